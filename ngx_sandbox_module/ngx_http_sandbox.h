@@ -1,0 +1,306 @@
+/*
+ * What the files of the module share.  Nothing outside ngx_sandbox_module/
+ * includes it.
+ */
+
+#ifndef _NGX_HTTP_SANDBOX_H_INCLUDED_
+#define _NGX_HTTP_SANDBOX_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "sandbox_client.h"
+#include "sandbox_limits.h"
+#include "sandbox_wire.h"
+#include "wire.h"
+#include "json.h"
+
+
+#define NGX_HTTP_SANDBOX_VERSION   "0.1.0"
+
+
+typedef enum {
+    NGX_HTTP_SANDBOX_API_OFF = 0,
+    NGX_HTTP_SANDBOX_API_V1
+} ngx_http_sandbox_api_e;
+
+
+typedef struct {
+    ngx_str_t                     state_dir;
+    ngx_str_t                     template_dir;
+    ngx_str_t                     helper_dir;
+    ngx_str_t                     cgroup;
+    uint64_t                      uid_first;
+    uint64_t                      uid_count;
+    ngx_flag_t                    require_isolation;
+    sbx_limits_t                  def;        /* settled after init */
+    sbx_limits_t                  max;
+    sbx_config_t                 *config;     /* what the broker is told */
+    ngx_fd_t                      control;    /* to the broker, or -1 */
+    ngx_uint_t                    used;       /* a location has an API */
+} ngx_http_sandbox_main_conf_t;
+
+
+typedef struct {
+    ngx_uint_t                    api;        /* ngx_http_sandbox_api_e */
+    size_t                        max_json;
+    off_t                         max_upload;
+} ngx_http_sandbox_loc_conf_t;
+
+
+/*
+ * ---- errors of the HTTP contract ---------------------------------------
+ */
+
+typedef enum {
+    NGX_HTTP_SANDBOX_UNAUTHENTICATED,          /* E1001 */
+    NGX_HTTP_SANDBOX_FORBIDDEN,                /* E1002 */
+    NGX_HTTP_SANDBOX_TEMPLATE_NOT_FOUND,       /* E2001 */
+    NGX_HTTP_SANDBOX_INVALID_MANIFEST,         /* E2002 */
+    NGX_HTTP_SANDBOX_QUOTA_EXCEEDED,           /* E2003 */
+    NGX_HTTP_SANDBOX_CAPACITY_EXHAUSTED,       /* E2004 */
+    NGX_HTTP_SANDBOX_SESSION_NOT_FOUND,        /* E2009 */
+    NGX_HTTP_SANDBOX_SESSION_PAUSED,           /* E2010 */
+    NGX_HTTP_SANDBOX_CONFLICT,                 /* E2011 */
+    NGX_HTTP_SANDBOX_INVALID_REQUEST,          /* E3001 */
+    NGX_HTTP_SANDBOX_PROCESS_NOT_FOUND,        /* E3002 */
+    NGX_HTTP_SANDBOX_NETWORK_NOT_PERMITTED,    /* E3003 */
+    NGX_HTTP_SANDBOX_CAPABILITY_NOT_SUPPORTED, /* E3004 */
+    NGX_HTTP_SANDBOX_CONTEXT_NOT_FOUND,        /* E3005 */
+    NGX_HTTP_SANDBOX_COMMAND_NOT_FOUND,        /* E3006 */
+    NGX_HTTP_SANDBOX_INSTALL_FAILED,           /* E3007 */
+    NGX_HTTP_SANDBOX_OFFSET_GONE,              /* E3008 */
+    NGX_HTTP_SANDBOX_NOT_FOUND,                /* E3009 */
+    NGX_HTTP_SANDBOX_METHOD_NOT_ALLOWED,       /* E3010 */
+    NGX_HTTP_SANDBOX_UNSUPPORTED_MEDIA_TYPE,   /* E3011 */
+    NGX_HTTP_SANDBOX_FILE_NOT_FOUND,           /* E4001 */
+    NGX_HTTP_SANDBOX_INVALID_PATH,             /* E4002 */
+    NGX_HTTP_SANDBOX_PATH_NOT_ALLOWED,         /* E4003 */
+    NGX_HTTP_SANDBOX_WRONG_FILE_TYPE,          /* E4004 */
+    NGX_HTTP_SANDBOX_PAYLOAD_TOO_LARGE,        /* E4005 */
+    NGX_HTTP_SANDBOX_NO_SPACE,                 /* E4006 */
+    NGX_HTTP_SANDBOX_ALREADY_EXISTS,           /* E4007 */
+    NGX_HTTP_SANDBOX_PRECONDITION_FAILED,      /* E4008 */
+    NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE,       /* E5001 */
+    NGX_HTTP_SANDBOX_INTERNAL,                 /* E5002 */
+    NGX_HTTP_SANDBOX_NOT_IMPLEMENTED           /* 501 */
+} ngx_http_sandbox_error_e;
+
+
+/*
+ * Sends application/problem+json and finalizes nothing: returns what the
+ * caller gives to ngx_http_finalize_request().  detail may be NULL (the
+ * table's default).  The request's body is discarded where it was not read.
+ */
+ngx_int_t ngx_http_sandbox_problem(ngx_http_request_t *r,
+    ngx_http_sandbox_error_e error, const char *detail_fmt, ...);
+
+/* The same from an error of the core (code mapped by table; for QUOTA the
+ * scope, resource, limit; for SESSION ended and ended_at). */
+ngx_int_t ngx_http_sandbox_problem_wire(ngx_http_request_t *r,
+    const sbx_f_error_t *error);
+ngx_int_t ngx_http_sandbox_problem_core(ngx_http_request_t *r,
+    const sbx_error_t *error);
+
+
+/*
+ * ---- JSON out ----------------------------------------------------------
+ *
+ * Grows in the request's pool.  Commas and quotes of structure are the
+ * caller's, by _raw; values are escaped here.  After a failed allocation
+ * every call is a no-op and _send answers 500.
+ */
+
+typedef struct {
+    ngx_pool_t                   *pool;
+    ngx_chain_t                  *out;
+    ngx_chain_t                 **last;
+    ngx_buf_t                    *buf;
+    off_t                         size;
+    ngx_uint_t                    failed;
+} ngx_http_sandbox_json_t;
+
+void ngx_http_sandbox_json_init(ngx_http_sandbox_json_t *j, ngx_pool_t *pool);
+void ngx_http_sandbox_json_raw(ngx_http_sandbox_json_t *j, const char *s);
+void ngx_http_sandbox_json_raw_len(ngx_http_sandbox_json_t *j, const void *s,
+    size_t len);
+/* A quoted string; invalid UTF-8 becomes U+FFFD, one for each maximal
+ * invalid part. */
+void ngx_http_sandbox_json_string(ngx_http_sandbox_json_t *j, const void *s,
+    size_t len);
+void ngx_http_sandbox_json_cstring(ngx_http_sandbox_json_t *j, const char *s);
+void ngx_http_sandbox_json_base64(ngx_http_sandbox_json_t *j, const void *s,
+    size_t len);
+void ngx_http_sandbox_json_int(ngx_http_sandbox_json_t *j, int64_t n);
+void ngx_http_sandbox_json_bool(ngx_http_sandbox_json_t *j, ngx_uint_t b);
+/* microseconds as seconds with up to six digits */
+void ngx_http_sandbox_json_seconds(ngx_http_sandbox_json_t *j, uint64_t us);
+/* unix milliseconds as a quoted RFC 3339 UTC time */
+void ngx_http_sandbox_json_time(ngx_http_sandbox_json_t *j, int64_t ms);
+
+/* Sends status and the text as application/json; for the finalizer. */
+ngx_int_t ngx_http_sandbox_json_send(ngx_http_request_t *r,
+    ngx_uint_t status, ngx_http_sandbox_json_t *j);
+
+ngx_int_t ngx_http_sandbox_add_header(ngx_http_request_t *r, const char *key,
+    ngx_str_t *value);
+
+
+/*
+ * ---- routes ------------------------------------------------------------
+ */
+
+typedef enum {
+    NGX_HTTP_SANDBOX_BODY_NONE,   /* read and thrown away */
+    NGX_HTTP_SANDBOX_BODY_JSON,   /* whole, up to sandbox_max_json, with the
+                                     media type checked; ctx->body */
+    NGX_HTTP_SANDBOX_BODY_STREAM  /* the handler reads it, unbuffered */
+} ngx_http_sandbox_body_e;
+
+typedef struct ngx_http_sandbox_route_s  ngx_http_sandbox_route_t;
+
+struct ngx_http_sandbox_route_s {
+    ngx_uint_t                    methods;      /* NGX_HTTP_GET | ... */
+    const char                   *path;         /* "sessions/{id}/files/{path}" */
+    ngx_http_sandbox_body_e       body;
+    ngx_uint_t                    capability;   /* SBX_CAP_*, 0 none */
+    const char                   *op;           /* $sandbox_op */
+    /* Starts the work.  Runs once the body is there (JSON, NONE).  Returns
+     * NGX_DONE when it goes on in events (the router has taken a reference:
+     * the handler ends with ngx_http_finalize_request), else what to
+     * finalize with. */
+    ngx_int_t                   (*handler)(ngx_http_request_t *r);
+};
+
+/* Defined in v1/: ends with path == NULL. */
+extern ngx_http_sandbox_route_t  ngx_http_sandbox_v1_routes[];
+
+
+typedef struct {
+    ngx_http_sandbox_route_t     *route;
+    ngx_str_t                     session;      /* {id}, checked */
+    ngx_str_t                     path;         /* {path} or ?path= or
+                                                   ?path_base64=, decoded */
+    ngx_uint_t                    has_path;
+    ngx_str_t                     body;         /* JSON text */
+    void                         *data;         /* the handler's own */
+
+    /* for variables; empty or -1 until known */
+    ngx_str_t                     tenant;
+    ngx_str_t                     user;
+    ngx_int_t                     exit;         /* -1 unknown */
+    const char                   *reason;
+    int64_t                       cpu_us;       /* -1 unknown, each */
+    int64_t                       wall_us;
+    int64_t                       memory_peak;
+} ngx_http_sandbox_ctx_t;
+
+/* The location's content handler. */
+ngx_int_t ngx_http_sandbox_handler(ngx_http_request_t *r);
+
+/* A query argument, decoded (+ and %XX) into the pool.  NGX_OK, NGX_DECLINED
+ * if it is not there, NGX_ERROR. */
+ngx_int_t ngx_http_sandbox_arg(ngx_http_request_t *r, const char *name,
+    ngx_str_t *value);
+/* As a number within bounds; NGX_ABORT for a bad one, after which the caller
+ * answers E3001 naming it. */
+ngx_int_t ngx_http_sandbox_arg_number(ngx_http_request_t *r,
+    const char *name, uint64_t min, uint64_t max, uint64_t *value);
+
+
+/*
+ * ---- calls to the core -------------------------------------------------
+ *
+ * A call lives in the request's pool and dies with it (a pool cleanup closes
+ * it: that is how a client that goes away ends its command).  The core may
+ * be hostile: every frame's length has been checked against its type's fixed
+ * size before frame() sees it.
+ */
+
+typedef struct ngx_http_sandbox_call_s  ngx_http_sandbox_call_t;
+
+struct ngx_http_sandbox_call_s {
+    ngx_http_request_t           *request;
+    void                         *data;
+
+    /*
+     * Set by the caller.
+     * frame: one frame; fd is the passed descriptor (OPENED) or -1, the
+     *   callee's to close.  NGX_OK goes on, NGX_DONE: the call is over for
+     *   the callee, who finalizes by itself; NGX_AGAIN: stop reading until
+     *   ngx_http_sandbox_call_resume(), the frame counts as taken.
+     * failed: the call ended without a last frame, after one retry where
+     *   nothing had been accepted: NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE, or
+     *   INTERNAL for a broken stream.  Called once; the callee finalizes.
+     * writable: what was queued has been sent; may be NULL.
+     */
+    ngx_int_t                   (*frame)(ngx_http_sandbox_call_t *call,
+                                    const sbx_frame_t *frame,
+                                    const u_char *payload, ngx_fd_t fd);
+    void                        (*failed)(ngx_http_sandbox_call_t *call,
+                                    ngx_http_sandbox_error_e error);
+    void                        (*writable)(ngx_http_sandbox_call_t *call);
+
+    ngx_msec_t                    timeout;      /* without any frame; 0 none */
+
+    /* what follows is the call's own */
+    sbx_call_t                    header;
+    void                         *body;
+    size_t                        body_size;
+    ngx_fd_t                      blob;
+    ngx_chain_t                  *queue;
+    ngx_chain_t                 **queue_last;
+    size_t                        queued;
+    ngx_connection_t             *connection;
+    sbx_wire_t                    wire;
+    ngx_event_t                   retry;        /* waits for the door */
+    ngx_msec_t                    deadline;
+    ngx_uint_t                    tries;
+    ngx_fd_t                      peer;         /* the end to be sent */
+    unsigned                      sent:1;
+    unsigned                      accepted:1;
+    unsigned                      stopped:1;    /* reading */
+    unsigned                      closed:1;
+};
+
+/*
+ * Makes a call for r with op; session, tenant and request id are filled from
+ * ctx.  body (may be NULL) follows the header; blob (may be -1) is a memfd
+ * that the call owns from now on.  NULL when out of memory.
+ */
+ngx_http_sandbox_call_t *ngx_http_sandbox_call_create(ngx_http_request_t *r,
+    sbx_op_t op, const void *body, size_t body_size, ngx_fd_t blob);
+
+/* Sends it; NGX_OK (events follow) or NGX_ERROR (failed() is not called). */
+ngx_int_t ngx_http_sandbox_call_start(ngx_http_sandbox_call_t *call);
+
+/*
+ * Queues a frame; data is copied.  Frames queued before the call was accepted
+ * are kept so that a retry can send them again, up to SBX_STRINGS_MAX and
+ * sandbox_max_json.  NGX_OK, NGX_ERROR.
+ */
+ngx_int_t ngx_http_sandbox_call_queue(ngx_http_sandbox_call_t *call,
+    sbx_frame_type_t type, const void *data, size_t size);
+
+/* Splits data into frames of one type. */
+ngx_int_t ngx_http_sandbox_call_queue_bytes(ngx_http_sandbox_call_t *call,
+    sbx_frame_type_t type, const void *data, size_t size);
+
+/* Bytes queued and not sent yet. */
+#define ngx_http_sandbox_call_queued(call)  ((call)->queued)
+
+void ngx_http_sandbox_call_resume(ngx_http_sandbox_call_t *call);
+
+/* Closes our end; no callback comes after it.  Safe to call twice. */
+void ngx_http_sandbox_call_close(ngx_http_sandbox_call_t *call);
+
+
+extern ngx_module_t  ngx_http_sandbox_module;
+
+ngx_int_t ngx_http_sandbox_add_variables(ngx_conf_t *cf);
+ngx_http_sandbox_ctx_t *ngx_http_sandbox_ctx(ngx_http_request_t *r);
+
+
+#endif /* _NGX_HTTP_SANDBOX_H_INCLUDED_ */

@@ -1,0 +1,543 @@
+/*
+ * The wire: what nginx workers, the broker and session inits say to each
+ * other.  One machine, one build: host byte order, fixed layouts, explicit
+ * sizes, no pointers.  Every receiver treats every length as hostile.
+ *
+ *   worker --SEQPACKET, one datagram a call, + SCM_RIGHTS--> broker
+ *   broker --SEQPACKET, one datagram a call, + SCM_RIGHTS--> session init
+ *   worker <==SOCK_STREAM, length-prefixed frames, the call's own==> broker
+ *                                                      or session init
+ *
+ * The worker makes a socketpair for each call and sends one end with the
+ * call's datagram.  Broker calls are answered by the broker on that end;
+ * session calls are handed on with their end, and init answers.  Replies
+ * never travel on a control connection.
+ *
+ * A call ends with exactly one of: SBX_F_ERROR, SBX_F_END, SBX_F_EXIT.  A
+ * bare EOF is an abort, never an end.  EOF before SBX_F_ACCEPTED means that
+ * nothing was run: the worker may send the call again.  The worker aborts a
+ * call by closing its end.
+ */
+
+#ifndef SANDBOX_WIRE_H
+#define SANDBOX_WIRE_H
+
+#include "sandbox_error.h"
+#include "sandbox_limits.h"
+
+
+#define SBX_WIRE_MAGIC        0x31584253u     /* "SBX1" */
+#define SBX_WIRE_VERSION      1
+
+#define SBX_ID_MAX            40      /* session id, without NUL */
+#define SBX_NAME_MAX          128     /* tenant, user */
+#define SBX_TEMPLATE_MAX      64
+#define SBX_REQUEST_ID        32      /* nginx's $request_id */
+#define SBX_KEY_MAX           128     /* Idempotency-Key */
+
+#define SBX_FRAME_MAX         65536   /* payload of a frame */
+#define SBX_META_MAX          (96 * 1024)    /* metadata, as JSON text */
+#define SBX_ENV_MAX           (256 * 1024)   /* a session's environment */
+#define SBX_STRINGS_MAX       (2 * 1024 * 1024)  /* argv + env of a command */
+#define SBX_PATH_MAX          4096    /* with its NUL */
+#define SBX_COMMANDS_MAX      256     /* commands alive in one session */
+
+
+/*
+ * ---- control datagrams -------------------------------------------------
+ */
+
+typedef enum {
+    /* first datagram of every control connection */
+    SBX_OP_HELLO_CONTROL = 1,   /* master; workers inherit the connection */
+    SBX_OP_HELLO_CONFIG  = 2,   /* root's only: sbx_config_t follows it */
+
+    /* calls that the broker answers */
+    SBX_OP_HEALTH        = 16,
+    SBX_OP_DOCTOR        = 17,
+    SBX_OP_CAPABILITIES  = 18,
+    SBX_OP_TEMPLATES     = 19,
+    SBX_OP_CREATE        = 20,
+    SBX_OP_GET           = 21,
+    SBX_OP_LIST          = 22,
+    SBX_OP_DESTROY       = 23,
+
+    /* calls that are handed to the session's init */
+    SBX_OP_EXEC          = 64,
+    SBX_OP_FILE          = 65,
+
+    /* broker to init only */
+    SBX_OP_CUT           = 128,  /* shut downloads, answer SBX_R_CUT */
+    SBX_OP_TERMINATE     = 129   /* SIGTERM to every command */
+} sbx_op_t;
+
+
+/*
+ * HELLO: this header alone.  HELLO_CONFIG: sbx_config_t after it in the same
+ * datagram, answered on the connection itself by an sbx_hello_t.
+ */
+typedef struct {
+    uint32_t      magic;
+    uint16_t      version;
+    uint16_t      op;                     /* sbx_op_t */
+    uint32_t      size;                   /* of the whole datagram */
+    uint32_t      flags;                  /* 0 */
+    char          request_id[SBX_REQUEST_ID + 8];      /* NUL terminated */
+    char          session[SBX_ID_MAX + 8];  /* "" where none is meant */
+    char          tenant[SBX_NAME_MAX + 8]; /* "" = any tenant may */
+    char          user[SBX_NAME_MAX + 8];   /* "" = any user */
+} sbx_call_t;
+
+
+/* After a sbx_call_t for SBX_OP_CREATE.  Descriptors: call, then the blob
+ * memfd if meta_size + env_size > 0 (sealed: WRITE, SHRINK, GROW). */
+typedef struct {
+    char          template[SBX_TEMPLATE_MAX];
+    char          key[SBX_KEY_MAX + 8];   /* Idempotency-Key or "" */
+    uint8_t       body_digest[16];        /* of the request body, for key */
+    sbx_limits_t  limits;                 /* settled; checked again */
+    uint32_t      capabilities;           /* SBX_CAP_* */
+    uint32_t      flags;                  /* SBX_CREATE_* */
+    uint32_t      meta_size;              /* JSON text, first in the blob */
+    uint32_t      env_size;               /* "K=V\0" ..., second */
+} sbx_create_t;
+
+#define SBX_CAP_SHELL              0x01
+#define SBX_CAP_FILES              0x02
+#define SBX_CAP_CODE               0x04
+#define SBX_CAP_PORTS              0x08
+
+#define SBX_CREATE_WEAK_OK         0x01   /* require_isolation: false */
+#define SBX_CREATE_ON_TIMEOUT_PAUSE 0x02
+
+
+/* After a sbx_call_t for SBX_OP_LIST. */
+typedef struct {
+    char          template[SBX_TEMPLATE_MAX];   /* "" = any */
+    uint32_t      status;                 /* 0 any, else sbx_status_t + 1 */
+    uint32_t      pad;
+    uint64_t      before;                 /* seq below this; 0 = newest */
+    uint64_t      limit;                  /* sessions at most; 0 = all */
+} sbx_list_t;
+
+
+/* After a sbx_call_t for SBX_OP_EXEC: what the broker needs to make the
+ * command's group ready.  SBX_UNSET fields follow the session's. */
+typedef struct {
+    uint64_t      memory;
+    uint64_t      cpus;
+    uint64_t      processes;
+} sbx_exec_limits_t;
+
+
+/*
+ * Configuration, from the root master only.  Paths are absolute.
+ */
+typedef struct {
+    uint64_t      uid_first;
+    uint64_t      uid_count;
+    sbx_limits_t  max;                    /* sandbox_max */
+    uint32_t      require_isolation;
+    uint32_t      pad;
+    char          template_dir[SBX_PATH_MAX];
+    char          cgroup[SBX_PATH_MAX];   /* "" = below the broker's own */
+} sbx_config_t;
+
+/* The answer to HELLO_CONFIG. */
+typedef struct {
+    uint32_t      magic;
+    uint32_t      ok;                     /* else error says why */
+    sbx_error_t   error;
+    int32_t       broker_pid;
+    int32_t       keeper_pid;
+} sbx_hello_t;
+
+
+/*
+ * ---- frames on a call's own socket -------------------------------------
+ */
+
+typedef struct {
+    uint32_t      length;                 /* payload, <= SBX_FRAME_MAX */
+    uint16_t      type;                   /* sbx_frame_type_t */
+    uint16_t      flags;                  /* 0 unless a type says */
+} sbx_frame_t;
+
+
+typedef enum {
+    SBX_F_ERROR      = 1,     /* sbx_f_error_t; last */
+    SBX_F_ACCEPTED   = 2,     /* empty: from here on the call has happened */
+    SBX_F_END        = 3,     /* sbx_f_end_t; last */
+
+    /* from the broker */
+    SBX_F_SESSION    = 16,    /* sbx_f_session_t, then META frames */
+    SBX_F_META       = 17,    /* next bytes of the session's metadata */
+    SBX_F_HEALTH     = 18,    /* sbx_f_health_t */
+    SBX_F_CHECK      = 19,    /* sbx_f_check_t, one for each check */
+    SBX_F_CAPABILITY = 20,    /* sbx_f_capability_t, one for each */
+    SBX_F_TEMPLATE   = 21,    /* sbx_f_template_t, one for each */
+
+    /* worker to init */
+    SBX_F_EXEC       = 64,    /* sbx_f_exec_t, then STRINGS, then STDIN */
+    SBX_F_STRINGS    = 65,    /* next bytes of the string table */
+    SBX_F_STDIN      = 66,    /* bytes; empty = end of standard input */
+    SBX_F_FILE       = 67,    /* sbx_f_file_t + strings, in one frame */
+    SBX_F_DATA       = 68,    /* body of a PUT; empty = its end */
+
+    /* init to worker */
+    SBX_F_STARTED    = 80,    /* sbx_f_started_t */
+    SBX_F_STDOUT     = 81,    /* bytes */
+    SBX_F_STDERR     = 82,    /* bytes */
+    SBX_F_EXIT       = 83,    /* sbx_f_exit_t; last */
+    SBX_F_ENTRY      = 84,    /* sbx_f_entry_t + strings */
+    SBX_F_OPENED     = 85,    /* sbx_f_entry_t + path; + SCM_RIGHTS, one
+                                 regular file, read-only.  The call stays
+                                 open while the worker sends the file: an
+                                 EOF on it then means "stop sending" */
+    SBX_F_READY      = 86     /* a PUT may send its DATA frames */
+} sbx_frame_type_t;
+
+
+typedef struct {
+    uint32_t      code;                   /* sbx_code_t */
+    int32_t       err;
+    char          text[248];
+    char          scope[24];              /* organization, user, session */
+    char          resource[24];           /* sessions, processes ... */
+    uint64_t      limit;
+    uint64_t      retry_after;            /* seconds; 0: waiting is no help */
+    uint32_t      ended;                  /* sbx_ended_t of a dead session */
+    uint32_t      pad;
+    int64_t       ended_at;               /* unix ms */
+} sbx_f_error_t;
+
+/* A bare end carries zeros. */
+typedef struct {
+    uint64_t      next;                   /* LIST: before= of the next page;
+                                             GLOB: entries skipped; 0: none */
+    uint64_t      count;                  /* what the call counts */
+    uint32_t      created;                /* PUT: 1 new, 0 replaced;
+                                             CREATE: 1, 0 if by its key */
+    uint32_t      truncated;
+    uint64_t      size;                   /* PUT: bytes of the file */
+} sbx_f_end_t;
+
+
+typedef enum {
+    SBX_STATUS_RUNNING,
+    SBX_STATUS_PAUSED
+} sbx_status_t;
+
+typedef enum {
+    SBX_ENDED_NOT,
+    SBX_ENDED_DESTROYED,
+    SBX_ENDED_EXPIRED,
+    SBX_ENDED_IDLE,
+    SBX_ENDED_ADMIN,
+    SBX_ENDED_NODE_RESTART
+} sbx_ended_t;
+
+/* How a limit is enforced; the words are sbx_enforce_word()'s. */
+typedef enum {
+    SBX_BY_NONE,
+    SBX_BY_CGROUP_V2,
+    SBX_BY_CGROUP_V1,
+    SBX_BY_RLIMIT,
+    SBX_BY_TMPFS,
+    SBX_BY_PROJECT_QUOTA,
+    SBX_BY_IMAGE,
+    SBX_BY_POLL,
+    SBX_BY_FILTER
+} sbx_enforce_t;
+
+const char *sbx_enforce_word(sbx_enforce_t by);
+
+typedef struct {
+    uint8_t       memory;                 /* sbx_enforce_t each */
+    uint8_t       cpus;
+    uint8_t       cpu_seconds;
+    uint8_t       processes;
+    uint8_t       max_file_size;
+    uint8_t       open_files;
+    uint8_t       stack;
+    uint8_t       disk;
+    uint8_t       inodes;
+    uint8_t       seccomp;
+    uint8_t       userns;
+    uint8_t       pad[5];
+} sbx_enforcement_t;
+
+typedef struct {
+    uint64_t      memory;                 /* bytes now */
+    uint64_t      memory_peak;
+    uint64_t      cpu_us;
+    uint64_t      processes;
+    uint64_t      disk;
+    uint64_t      inodes;
+} sbx_usage_t;
+
+typedef struct {
+    char              id[SBX_ID_MAX + 8];
+    char              tenant[SBX_NAME_MAX + 8];
+    char              user[SBX_NAME_MAX + 8];
+    char              template[SBX_TEMPLATE_MAX];
+    uint64_t          seq;                /* order of creation, from 1 */
+    int64_t           created;            /* unix ms */
+    int64_t           expires;            /* unix ms */
+    uint32_t          status;             /* sbx_status_t */
+    uint32_t          capabilities;
+    uint32_t          flags;              /* SBX_CREATE_* */
+    uint32_t          isolated;           /* every layer is there */
+    uint32_t          meta_size;          /* bytes in META frames after it */
+    uint32_t          has_usage;
+    sbx_limits_t      limits;
+    sbx_enforcement_t enforcement;
+    sbx_usage_t       usage;
+} sbx_f_session_t;
+
+typedef struct {
+    uint32_t      ok;
+    uint32_t      sessions;
+    char          text[248];              /* why not */
+} sbx_f_health_t;
+
+typedef struct {
+    char          name[40];
+    uint32_t      ok;
+    uint32_t      pad;
+    char          found[200];
+    char          mend[400];              /* "" where ok */
+} sbx_f_check_t;
+
+typedef struct {
+    char          name[40];               /* memory, seccomp ... */
+    uint32_t      enforced;
+    uint32_t      pad;
+    char          by[80];                 /* "cgroup v2 memory.max" */
+} sbx_f_capability_t;
+
+typedef struct {
+    char          name[SBX_TEMPLATE_MAX];
+    char          alias[SBX_TEMPLATE_MAX];  /* "" if none */
+    char          description[200];
+} sbx_f_template_t;
+
+
+/*
+ * EXEC.  string table: the working directory, then argc arguments, then envc
+ * "K=V" strings, each with its NUL; strings_size bytes in STRINGS frames
+ * right after this frame.  Then STDIN frames; the end of standard input is
+ * always explicit, also when there is none.
+ */
+typedef struct {
+    uint32_t      flags;                  /* SBX_EXEC_* */
+    uint32_t      user;                   /* sbx_user_t */
+    uint32_t      argc;                   /* >= 1 */
+    uint32_t      envc;                   /* the call's own variables */
+    uint32_t      strings_size;           /* <= SBX_STRINGS_MAX */
+    uint32_t      pad;
+    uint64_t      timeout;                /* ms or SBX_UNLIMITED */
+    uint64_t      max_output;             /* bytes of each stream sent with
+                                             SBX_EXEC_CAP */
+    uint64_t      cpu_seconds;            /* ms or SBX_UNLIMITED */
+    uint64_t      max_file_size;          /* bytes */
+    uint64_t      open_files;
+    uint64_t      stack;                  /* bytes */
+} sbx_f_exec_t;
+
+#define SBX_EXEC_CAP            0x01      /* drop and count past max_output */
+#define SBX_EXEC_MERGE          0x02      /* stderr into stdout */
+#define SBX_EXEC_DETACH         0x04      /* goes on if the worker closes */
+#define SBX_EXEC_STDIN_OPEN     0x08
+#define SBX_EXEC_TTY            0x10
+#define SBX_EXEC_BACKGROUND     0x20
+#define SBX_EXEC_DEFAULT_CWD    0x40      /* cwd was left out: if it is gone,
+                                             "/" */
+
+typedef enum {
+    SBX_USER_USER,                        /* 1000 */
+    SBX_USER_ROOT                         /* the session's own root */
+} sbx_user_t;
+
+typedef struct {
+    int32_t       pid;                    /* in the session's namespace */
+    uint32_t      pad;
+} sbx_f_started_t;
+
+typedef enum {
+    SBX_REASON_EXITED,
+    SBX_REASON_SIGNAL,
+    SBX_REASON_TIMEOUT,
+    SBX_REASON_MEMORY,
+    SBX_REASON_CPU_TIME,
+    SBX_REASON_CANCELLED,
+    SBX_REASON_DISCONNECTED,
+    SBX_REASON_SESSION_ENDED,
+    SBX_REASON_NOT_STARTED,
+    SBX_REASON_MAX
+} sbx_reason_t;
+
+const char *sbx_reason_word(sbx_reason_t reason);
+
+typedef struct {
+    int32_t       pid;
+    int32_t       exit_code;              /* 128 + n for a signal */
+    int32_t       signal;                 /* 0 if none */
+    uint32_t      reason;                 /* sbx_reason_t */
+    uint32_t      flags;                  /* SBX_EXIT_* */
+    uint32_t      pad;
+    uint64_t      stdout_bytes;           /* all that was written */
+    uint64_t      stderr_bytes;
+    uint64_t      duration_us;
+    uint64_t      cpu_user_us;
+    uint64_t      cpu_system_us;
+    uint64_t      memory_peak;            /* bytes */
+    uint64_t      processes_peak;
+    uint64_t      read_bytes;
+    uint64_t      written_bytes;
+    uint64_t      throttled_us;
+} sbx_f_exit_t;
+
+#define SBX_EXIT_TIMED_OUT      0x01
+#define SBX_EXIT_OOM_KILLED     0x02
+#define SBX_EXIT_CANCELLED      0x04
+#define SBX_EXIT_OUT_TRUNCATED  0x08
+#define SBX_EXIT_ERR_TRUNCATED  0x10
+
+
+/*
+ * FILE.  Strings follow in the same frame, lengths without NULs and without
+ * a NUL between: path, then path2.  A path is absolute or relative to the
+ * workspace; empty is the workspace.  Resolved inside the session, as user.
+ */
+typedef enum {
+    SBX_FILE_OPEN      = 1,   /* -> OPENED, END after the worker's close */
+    SBX_FILE_PUT       = 2,   /* -> READY; DATA..., -> END */
+    SBX_FILE_DELETE    = 3,   /* -> END */
+    SBX_FILE_GLOB      = 4,   /* path2 = pattern; -> ENTRY..., END */
+    SBX_FILE_STAT      = 5,   /* -> ENTRY, END */
+    SBX_FILE_LIST      = 6,   /* limit2 = depth; -> ENTRY..., END */
+    SBX_FILE_MKDIR     = 7,   /* -> ENTRY, END created */
+    SBX_FILE_MOVE      = 8    /* path2 = to; -> ENTRY, END */
+} sbx_file_verb_t;
+
+typedef struct {
+    uint32_t      verb;                   /* sbx_file_verb_t */
+    uint32_t      user;                   /* sbx_user_t */
+    uint32_t      flags;                  /* SBX_FILE_F_* */
+    uint32_t      mode;                   /* PUT, MKDIR: permission bits */
+    uint64_t      size;                   /* PUT: length, SBX_UNSET unknown */
+    uint64_t      max;                    /* PUT: bytes at most */
+    uint64_t      limit;                  /* GLOB, LIST: entries at most */
+    uint64_t      skip;                   /* GLOB, LIST: entries to skip */
+    uint64_t      limit2;
+    uint32_t      path_len;               /* < SBX_PATH_MAX */
+    uint32_t      path2_len;              /* < SBX_PATH_MAX */
+} sbx_f_file_t;
+
+#define SBX_FILE_F_RECURSIVE    0x01      /* DELETE */
+#define SBX_FILE_F_NO_REPLACE   0x02      /* PUT, MOVE: E_EXISTS if there */
+#define SBX_FILE_F_MODE         0x04      /* mode was given */
+
+typedef enum {
+    SBX_TYPE_FILE,
+    SBX_TYPE_DIRECTORY,
+    SBX_TYPE_LINK,
+    SBX_TYPE_FIFO,
+    SBX_TYPE_SOCKET,
+    SBX_TYPE_DEVICE
+} sbx_file_type_t;
+
+/* Strings follow: path, owner, group, target. */
+typedef struct {
+    uint32_t      type;                   /* sbx_file_type_t */
+    uint32_t      mode;                   /* permission bits, 07777 */
+    uint64_t      size;
+    int64_t       mtime_ns;
+    uint64_t      inode;
+    uint32_t      path_len;               /* always absolute */
+    uint32_t      owner_len;
+    uint32_t      group_len;
+    uint32_t      target_len;
+} sbx_f_entry_t;
+
+
+/*
+ * ---- broker and init ---------------------------------------------------
+ *
+ * Over the session's control socket (SEQPACKET).  Broker to init: sbx_task_t
+ * with descriptors; init to broker: sbx_record_t, fixed size, none.
+ */
+
+#define SBX_TASK_FDS_MAX      24
+
+/* What the descriptors after the call's own are, in this order, where the
+ * bit is set. */
+#define SBX_TASK_FD_ATTACH        0x0001  /* attach_count of them, O_WRONLY:
+                                             the child writes "0" to each */
+#define SBX_TASK_FD_KILL          0x0002  /* cgroup.kill, O_WRONLY: "1" */
+#define SBX_TASK_FD_CPU           0x0004  /* cpu.stat of cgroup2 */
+#define SBX_TASK_FD_MEMORY_PEAK   0x0008  /* one number */
+#define SBX_TASK_FD_OOM           0x0010  /* "oom_kill N" line of
+                                             memory.events or oom_control */
+#define SBX_TASK_FD_PIDS_PEAK     0x0020  /* one number */
+#define SBX_TASK_FD_PIDS_EVENTS   0x0040  /* "max N" */
+#define SBX_TASK_FD_THROTTLE      0x0080  /* cpu.stat of the cpu controller:
+                                             throttled_usec or _time (ns) */
+#define SBX_TASK_FD_IO            0x0100  /* io.stat of cgroup2 */
+
+typedef struct {
+    uint32_t      magic;
+    uint16_t      version;
+    uint16_t      op;                     /* EXEC, FILE, CUT, TERMINATE */
+    uint32_t      command;                /* EXEC: number, never reused */
+    uint32_t      fds;                    /* SBX_TASK_FD_* */
+    uint32_t      attach_count;
+    uint32_t      flags;
+    char          request_id[SBX_REQUEST_ID + 8];
+    uint64_t      processes;              /* of the command, for messages */
+    uint64_t      cpus;                   /* thousandths, for polling */
+} sbx_task_t;
+
+typedef enum {
+    SBX_R_READY        = 1,   /* init runs; once */
+    SBX_R_COMMAND_OVER = 2,   /* the leader of .command has been reaped and
+                                 init closed the group's descriptors */
+    SBX_R_REAPED       = 3,   /* something else died: groups may be empty */
+    SBX_R_CUT          = 4    /* every download is cut */
+} sbx_record_type_t;
+
+typedef struct {
+    uint32_t      magic;
+    uint32_t      type;
+    uint32_t      command;
+    uint32_t      running;    /* commands that run now */
+} sbx_record_t;
+
+
+/*
+ * What init is given at exec: descriptor 3 is the control socket, descriptor
+ * 4 a sealed memfd that starts with this and goes on with env_size bytes of
+ * "K=V\0" and attach_count-independent nothing else; 5 ... the attach files
+ * of the group "files" (for processes that serve file calls).
+ */
+typedef struct {
+    uint32_t      magic;
+    uint32_t      version;
+    sbx_limits_t  limits;
+    uint32_t      uid;                    /* of "user": 1000 */
+    uint32_t      gid;
+    uint32_t      files_attach_count;     /* descriptors 5 .. */
+    uint32_t      cpus_visible;           /* processors for affinity */
+    uint32_t      filter_size;            /* bytes of the seccomp program for
+                                             commands, after the env */
+    uint32_t      env_size;
+    uint32_t      capabilities;
+    uint32_t      pad;
+    char          workspace[256];
+    char          home[256];
+    char          path[512];              /* PATH */
+} sbx_init_config_t;
+
+
+#endif

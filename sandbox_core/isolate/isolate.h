@@ -1,0 +1,183 @@
+/*
+ * Building a session's isolation.  Used by the broker (and, later, by a tool
+ * without any server).  Nothing here knows nginx or HTTP.
+ */
+
+#ifndef SBX_ISOLATE_H
+#define SBX_ISOLATE_H
+
+#include "sandbox_util.h"
+#include "sandbox_wire.h"
+
+
+/*
+ * ---- cgroups: one interface, v2 and v1 (hybrid) behind it ---------------
+ */
+
+typedef struct sbx_cgroup_s          sbx_cgroup_t;          /* per broker */
+typedef struct sbx_cgroup_session_s  sbx_cgroup_session_t;
+typedef struct sbx_cgroup_command_s  sbx_cgroup_command_t;
+
+/*
+ * Finds out what this machine has and makes "<base>/<name>", the broker's own
+ * branch, in each hierarchy.  base NULL or "": below the caller's own group
+ * (on v2 the calling process then moves into a leaf "broker" first).
+ * -1: SBX_E_UNAVAILABLE, the text says what is missing and how to mend it.
+ */
+int sbx_cgroup_open(const char *base, const char *name, sbx_cgroup_t **cg,
+    sbx_error_t *e);
+/* Removes the branch if empty; frees. */
+void sbx_cgroup_close(sbx_cgroup_t *cg);
+sbx_enforce_t sbx_cgroup_version(const sbx_cgroup_t *cg);
+/* How each limit is enforced here ("cgroup v2 memory.max"). */
+void sbx_cgroup_enforcement(const sbx_cgroup_t *cg, sbx_enforcement_t *enf);
+
+/* Calls back with the id of every session group found in the branch. */
+int sbx_cgroup_list(sbx_cgroup_t *cg,
+    void (*found)(const char *id, void *data), void *data, sbx_error_t *e);
+/* Kills what is in a session's groups and removes them, by id.  0 when all
+ * is gone, 1 when something is still dying (call again), -1 error. */
+int sbx_cgroup_sweep(sbx_cgroup_t *cg, const char *id, sbx_error_t *e);
+
+/*
+ * <session>/{init,files,work}.  memory + disk + init's reserve on the
+ * session, memory + disk on work; pids on work, an allowance of its own on
+ * files; cpus on the session.  adopt: the groups are there already.
+ */
+int sbx_cgroup_session_create(sbx_cgroup_t *cg, const char *id,
+    const sbx_limits_t *limits, int adopt, sbx_cgroup_session_t **cs,
+    sbx_error_t *e);
+void sbx_cgroup_session_free(sbx_cgroup_session_t *cs);  /* keeps groups */
+/* As sbx_cgroup_sweep. */
+int sbx_cgroup_session_remove(sbx_cgroup_session_t *cs, sbx_error_t *e);
+/* SIGKILL to every process of work and files (not init), at once. */
+int sbx_cgroup_session_kill(sbx_cgroup_session_t *cs, sbx_error_t *e);
+int sbx_cgroup_session_freeze(sbx_cgroup_session_t *cs, int frozen,
+    sbx_error_t *e);
+int sbx_cgroup_session_usage(sbx_cgroup_session_t *cs, sbx_usage_t *usage,
+    sbx_error_t *e);
+/* Attach files of init's group and of the group "files", O_WRONLY |
+ * O_CLOEXEC, owned by cs.  Returns how many. */
+unsigned sbx_cgroup_init_fds(sbx_cgroup_session_t *cs, const int **fds);
+unsigned sbx_cgroup_files_fds(sbx_cgroup_session_t *cs, const int **fds);
+
+/*
+ * A group for one command, used once.  Made ahead with the session's own
+ * limits (work to be done off a call's path); _limit() lowers them.  The
+ * descriptors are in SBX_TASK_FD_* order; _fds() hands them over (the caller
+ * closes), mask and attach count are filled.
+ */
+int sbx_cgroup_command_create(sbx_cgroup_session_t *cs, uint32_t number,
+    sbx_cgroup_command_t **cc, sbx_error_t *e);
+int sbx_cgroup_command_limit(sbx_cgroup_command_t *cc,
+    const sbx_exec_limits_t *limits, sbx_error_t *e);
+unsigned sbx_cgroup_command_fds(sbx_cgroup_command_t *cc, int *fds,
+    uint32_t *mask, uint32_t *attach_count);
+/* 0 removed (cc is freed), 1 not yet empty, -1 error (freed). */
+int sbx_cgroup_command_remove(sbx_cgroup_command_t *cc, sbx_error_t *e);
+/* Takes up (or creates over) the command groups left by an earlier broker:
+ * removes the empty ones; the count of those that are not. */
+unsigned sbx_cgroup_command_reclaim(sbx_cgroup_session_t *cs);
+
+
+/*
+ * ---- seccomp -----------------------------------------------------------
+ */
+
+/*
+ * The program for commands, compiled once; bytes of struct sock_filter that
+ * the caller frees.  Loaded with seccomp(2) after no_new_privs.
+ */
+int sbx_seccomp_command(void **program, size_t *size, sbx_error_t *e);
+/* Init's own: what a session's process 1 needs and no more. */
+int sbx_seccomp_init(void **program, size_t *size, sbx_error_t *e);
+/* async-signal-safe: prctl(no_new_privs) is the caller's. 0 or -1, errno. */
+int sbx_seccomp_load(const void *program, size_t size);
+
+
+/*
+ * ---- templates ---------------------------------------------------------
+ */
+
+/*
+ * Prepares what all sessions of the built-in template share, once a broker:
+ * the read-only lower tree with generated files under "<state>/base".
+ */
+int sbx_base_prepare(const char *state_dir, sbx_error_t *e);
+
+
+/*
+ * ---- launching a session -----------------------------------------------
+ *
+ * sbx_launch_start() clones process 1 (CLONE_PARENT: the keeper reaps it)
+ * and returns at once.  The child works through the seven steps, asks the
+ * caller over .status to write its id maps, and execs init.  The caller
+ * watches .status and calls sbx_launch_event() for each readiness until it
+ * returns 1 (init has been exec'ed; SBX_R_READY follows on .control) or -1.
+ */
+
+typedef struct {
+    const char              *id;
+    const char              *state_dir;    /* absolute */
+    const char              *session_dir;  /* exists, 0700, root's */
+    const char              *template;     /* "base" or a name */
+    const char              *template_dir; /* may be NULL */
+    const char              *host_name;
+    uint64_t                 uid_first;    /* 65,536 host ids from here */
+    sbx_limits_t             limits;
+    uint32_t                 capabilities;
+    sbx_cgroup_session_t    *cgroup;
+    int                      init_exe;     /* sealed memfd of sandbox-init */
+    const void              *env;          /* "K=V\0" ... */
+    size_t                   env_size;
+    const void              *filter;       /* for commands */
+    size_t                   filter_size;
+    const void              *init_filter;
+    size_t                   init_filter_size;
+} sbx_launch_t;
+
+typedef struct {
+    pid_t   pid;          /* in the caller's namespace */
+    int     pidfd;
+    int     control;      /* our end of init's control socket, SEQPACKET */
+    int     status;       /* messages of the child until its exec */
+    uint64_t uid_first;
+} sbx_launched_t;
+
+int sbx_launch_start(const sbx_launch_t *launch, sbx_launched_t *out,
+    sbx_error_t *e);
+int sbx_launch_event(sbx_launched_t *launched, sbx_error_t *e);
+
+/* Copies the init program at path into a sealed memfd, 0111, close-on-exec.
+ * Refuses a file that is not root's or that others may write. */
+int sbx_init_exe(const char *path, int *fd, sbx_error_t *e);
+
+
+/*
+ * ---- what the machine can do -------------------------------------------
+ */
+
+/*
+ * Calls back for every check of /doctor (user namespaces, cgroup version
+ * and controllers, seccomp, overlay, disk room, templates, interpreter,
+ * clock).  cg may be NULL: then the cgroup check tells why.
+ */
+void sbx_doctor(const char *state_dir, const char *template_dir,
+    sbx_cgroup_t *cg, void (*check)(const sbx_f_check_t *c, void *data),
+    void *data);
+/* Calls back for every limit and layer of /capabilities. */
+void sbx_capabilities(sbx_cgroup_t *cg,
+    void (*capability)(const sbx_f_capability_t *c, void *data), void *data);
+
+/*
+ * Quick refusals before anything is started: root, user namespaces, overlay,
+ * state directory.  -1: one line that says what is missing and how to mend.
+ */
+int sbx_preflight(const char *state_dir, sbx_error_t *e);
+
+/* Keeps only the capabilities that the broker uses, bounding set included,
+ * and sets no_new_privs. */
+int sbx_caps_reduce_broker(sbx_error_t *e);
+
+
+#endif

@@ -1,0 +1,104 @@
+/*
+ * Binding JSON to structures by table.  yajl parses; depth, size and counts
+ * are bounded; a duplicate key, an unknown field, a wrong type or a value
+ * out of range is an error that names the field by JSON Pointer.  Memory
+ * comes from the caller's allocator, and only from it; nothing is freed.
+ */
+
+#ifndef SBX_JSON_H
+#define SBX_JSON_H
+
+#include "sandbox_limits.h"
+
+
+typedef struct {
+    void   *(*alloc)(void *ctx, size_t size);     /* NULL when out */
+    void    *ctx;
+} sbx_json_alloc_t;
+
+typedef struct {
+    const char   *data;           /* NUL after len as well; NUL bytes inside
+                                     are possible and counted in len */
+    size_t        len;
+} sbx_json_str_t;
+
+typedef struct {
+    sbx_json_str_t  *elts;
+    size_t           nelts;
+} sbx_json_list_t;
+
+typedef struct {
+    sbx_json_str_t   key;
+    sbx_json_str_t   value;
+} sbx_json_pair_t;
+
+typedef struct {
+    sbx_json_pair_t  *elts;
+    size_t            nelts;
+} sbx_json_map_t;
+
+
+typedef enum {
+    SBX_JSON_STRING,              /* sbx_json_str_t; min, max: bytes */
+    SBX_JSON_BOOL,                /* uint32_t, 0 or 1 */
+    SBX_JSON_COUNT,               /* uint64_t; integer, min..max */
+    SBX_JSON_LIMIT,               /* uint64_t; by .limit's unit; the value or
+                                     a size string */
+    SBX_JSON_STRINGS,             /* sbx_json_list_t; max: elements */
+    SBX_JSON_MAP,                 /* sbx_json_map_t of strings; max: pairs */
+    SBX_JSON_OBJECT,              /* .fields, into offset */
+    SBX_JSON_COMMAND,             /* sbx_json_command_t: string or array */
+    SBX_JSON_NETWORK,             /* sbx_json_network_t: bool or object */
+    SBX_JSON_ANY                  /* accepted and skipped */
+} sbx_json_type_t;
+
+typedef struct {
+    uint32_t         is_array;
+    sbx_json_str_t   shell;       /* is_array 0 */
+    sbx_json_list_t  argv;        /* is_array 1, at least one element */
+} sbx_json_command_t;
+
+typedef enum { SBX_NETWORK_NONE, SBX_NETWORK_ALL, SBX_NETWORK_LISTS }
+    sbx_json_network_mode_t;
+
+typedef struct {
+    uint32_t         mode;
+    sbx_json_list_t  allow;
+    sbx_json_list_t  deny;
+} sbx_json_network_t;
+
+
+typedef struct sbx_json_field_s  sbx_json_field_t;
+
+/* A table ends with a NULL name. */
+struct sbx_json_field_s {
+    const char              *name;
+    sbx_json_type_t          type;
+    size_t                   offset;      /* of the value in the target */
+    uint64_t                 min;
+    uint64_t                 max;
+    const char              *limit;       /* LIMIT: JSON name in the table of
+                                             limits */
+    const sbx_json_field_t  *fields;      /* OBJECT */
+    size_t                   seen;        /* offset of a uint32_t that becomes
+                                             1 when the field is there; 0:
+                                             none (put one at no offset 0) */
+    unsigned                 required:1;
+    unsigned                 nullable:1;  /* null counts as left out; for a
+                                             LIMIT that may be unlimited it
+                                             means unlimited */
+};
+
+
+/*
+ * Parses the whole text into target, which the caller has set to defaults.
+ * -1: SBX_E_INVALID, e->text is "<JSON Pointer>: what is wrong" ("" pointer:
+ * the document).  Also refused: depth over 16, invalid UTF-8, text after the
+ * document, numbers that are no decimals.
+ */
+int sbx_json_bind(const void *text, size_t size,
+    const sbx_json_field_t *fields, void *target,
+    const sbx_json_alloc_t *alloc, sbx_error_t *e);
+
+
+#endif

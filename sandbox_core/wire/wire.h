@@ -1,0 +1,72 @@
+/*
+ * Both ends of the framed protocol, without any event loop: an incremental
+ * decoder and encoders into buffers.  nginx's side and init's side share
+ * them, so that one fuzz target covers both.
+ */
+
+#ifndef SBX_WIRE_H
+#define SBX_WIRE_H
+
+#include "sandbox_wire.h"
+
+#include <sys/types.h>
+
+
+/*
+ * An incremental decoder.  The caller owns buf (size >= sizeof(sbx_frame_t)
+ * + SBX_FRAME_MAX).  Fill at buf + end, up to size - end bytes, advance end,
+ * then call sbx_wire_next() until it returns 0.
+ */
+typedef struct {
+    uint8_t   *buf;
+    size_t     size;
+    size_t     start;
+    size_t     end;
+} sbx_wire_t;
+
+void sbx_wire_init(sbx_wire_t *w, void *buf, size_t size);
+
+/*
+ * 1: *frame and *payload (valid until the next fill) are the next frame;
+ * 0: more bytes are needed (what is left was moved to the front);
+ * -1: the stream is broken (length over SBX_FRAME_MAX).
+ */
+int sbx_wire_next(sbx_wire_t *w, sbx_frame_t *frame, const uint8_t **payload);
+
+/* Writes a frame's header; returns sizeof(sbx_frame_t). */
+size_t sbx_wire_header(void *buf, sbx_frame_type_t type, size_t length);
+
+/*
+ * sendmsg/recvmsg of one datagram or stream piece with descriptors, all
+ * close-on-exec.  *nfds: in capacity, out received; a message with more is
+ * refused and closed (-1, EMSGSIZE), as is a truncated one.  -1 with errno.
+ */
+ssize_t sbx_wire_send(int fd, const void *buf, size_t n, const int *fds,
+    unsigned nfds, int flags);
+ssize_t sbx_wire_recv(int fd, void *buf, size_t size, int *fds,
+    unsigned *nfds, int flags);
+
+/*
+ * Structural checks of received control datagrams: magic, version, exact
+ * size for the op, every string NUL terminated inside its array, session id
+ * characters.  0 or -1 with SBX_E_INVALID naming the field.  The body (what
+ * follows sbx_call_t) is checked too.
+ */
+int sbx_wire_check_call(const void *buf, size_t n, sbx_error_t *e);
+int sbx_wire_check_task(const void *buf, size_t n, sbx_error_t *e);
+
+/* Payload checks for frames that carry fixed parts and strings; -1 if any
+ * length is off.  The strings' addresses are set into payload. */
+int sbx_wire_check_file(const uint8_t *p, size_t n, sbx_f_file_t *file,
+    const char **path, const char **path2);
+int sbx_wire_check_entry(const uint8_t *p, size_t n, sbx_f_entry_t *entry,
+    const char **path, const char **owner, const char **group,
+    const char **target);
+
+/* 1 if s is a well-formed session id: ^i[a-z0-9]{20,40}$ within SBX_ID_MAX */
+int sbx_session_id_ok(const char *s, size_t len);
+/* 1 if s matches the contract's pattern for tenant_id and user_id. */
+int sbx_name_ok(const char *s, size_t len);
+
+
+#endif
