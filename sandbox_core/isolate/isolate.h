@@ -40,9 +40,10 @@ int sbx_cgroup_list(sbx_cgroup_t *cg,
 int sbx_cgroup_sweep(sbx_cgroup_t *cg, const char *id, sbx_error_t *e);
 
 /*
- * <session>/{init,files,work}.  memory + disk + init's reserve on the
- * session, memory + disk on work; pids on work, an allowance of its own on
- * files; cpus on the session.  adopt: the groups are there already.
+ * <session>/init, <session>/work/files, <session>/work/run/<n>.  A small
+ * memory limit of its own on init; memory + disk on work, so that at the
+ * session's limit the kernel kills there and never init; pids on run, an
+ * allowance of its own on files; cpus on work.  adopt: the groups are there.
  */
 int sbx_cgroup_session_create(sbx_cgroup_t *cg, const char *id,
     const sbx_limits_t *limits, int adopt, sbx_cgroup_session_t **cs,

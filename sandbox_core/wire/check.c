@@ -1,0 +1,312 @@
+/*
+ * Structural checks of what arrives: sizes, terminators, characters.  What a
+ * value means is the receiver's to judge; here only that it can be read.
+ */
+
+#include "wire.h"
+
+#include <stddef.h>
+#include <string.h>
+
+
+typedef struct {
+    const char  *name;
+    size_t       offset;
+    size_t       size;
+} sbx_wire_string_t;
+
+typedef struct {
+    uint16_t                  op;
+    size_t                    body;      /* after sbx_call_t */
+    const sbx_wire_string_t  *strings;   /* in the body */
+} sbx_wire_shape_t;
+
+
+static int sbx_wire_check_strings(const char *base,
+    const sbx_wire_string_t *s, sbx_error_t *e);
+
+
+#define STRING(type, field)                                                  \
+    { #field, offsetof(type, field), sizeof(((type *) 0)->field) }
+
+static const sbx_wire_string_t  sbx_wire_call_strings[] = {
+    STRING(sbx_call_t, request_id),
+    STRING(sbx_call_t, session),
+    STRING(sbx_call_t, tenant),
+    STRING(sbx_call_t, user),
+    { NULL, 0, 0 }
+};
+
+static const sbx_wire_string_t  sbx_wire_config_strings[] = {
+    STRING(sbx_config_t, template_dir),
+    STRING(sbx_config_t, cgroup),
+    { NULL, 0, 0 }
+};
+
+static const sbx_wire_string_t  sbx_wire_create_strings[] = {
+    STRING(sbx_create_t, template),
+    STRING(sbx_create_t, key),
+    { NULL, 0, 0 }
+};
+
+static const sbx_wire_string_t  sbx_wire_list_strings[] = {
+    STRING(sbx_list_t, template),
+    { NULL, 0, 0 }
+};
+
+static const sbx_wire_string_t  sbx_wire_no_strings[] = {
+    { NULL, 0, 0 }
+};
+
+
+static const sbx_wire_shape_t  sbx_wire_shapes[] = {
+    { SBX_OP_HELLO_CONTROL, 0, sbx_wire_no_strings },
+    { SBX_OP_HELLO_CONFIG, sizeof(sbx_config_t), sbx_wire_config_strings },
+    { SBX_OP_HEALTH, 0, sbx_wire_no_strings },
+    { SBX_OP_DOCTOR, 0, sbx_wire_no_strings },
+    { SBX_OP_CAPABILITIES, 0, sbx_wire_no_strings },
+    { SBX_OP_TEMPLATES, 0, sbx_wire_no_strings },
+    { SBX_OP_CREATE, sizeof(sbx_create_t), sbx_wire_create_strings },
+    { SBX_OP_GET, 0, sbx_wire_no_strings },
+    { SBX_OP_LIST, sizeof(sbx_list_t), sbx_wire_list_strings },
+    { SBX_OP_DESTROY, 0, sbx_wire_no_strings },
+    { SBX_OP_EXEC, sizeof(sbx_exec_limits_t), sbx_wire_no_strings },
+    { SBX_OP_FILE, 0, sbx_wire_no_strings },
+    { 0, 0, NULL }
+};
+
+
+static int
+sbx_wire_check_strings(const char *base, const sbx_wire_string_t *s,
+    sbx_error_t *e)
+{
+    for ( /* void */ ; s->name != NULL; s++) {
+        if (memchr(base + s->offset, '\0', s->size) == NULL) {
+            return sbx_error(e, 0, SBX_E_INVALID,
+                             "%s is not terminated", s->name);
+        }
+    }
+
+    return 0;
+}
+
+
+int
+sbx_wire_check_call(const void *buf, size_t n, sbx_error_t *e)
+{
+    sbx_call_t               call;
+    const sbx_wire_shape_t  *shape;
+
+    if (n < sizeof(sbx_call_t)) {
+        return sbx_error(e, 0, SBX_E_INVALID, "the datagram is too short");
+    }
+
+    memcpy(&call, buf, sizeof(sbx_call_t));
+
+    if (call.magic != SBX_WIRE_MAGIC) {
+        return sbx_error(e, 0, SBX_E_INVALID, "magic is wrong");
+    }
+
+    if (call.version != SBX_WIRE_VERSION) {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "version is %u, but this is %u", call.version,
+                         SBX_WIRE_VERSION);
+    }
+
+    for (shape = sbx_wire_shapes; shape->op != call.op; shape++) {
+        if (shape->op == 0) {
+            return sbx_error(e, 0, SBX_E_INVALID, "op %u is unknown",
+                             call.op);
+        }
+    }
+
+    if (shape->op == 0) {
+        return sbx_error(e, 0, SBX_E_INVALID, "op is missing");
+    }
+
+    if (n != sizeof(sbx_call_t) + shape->body || call.size != n) {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "size is wrong for op %u", call.op);
+    }
+
+    if (call.flags != 0) {
+        return sbx_error(e, 0, SBX_E_INVALID, "flags are not zero");
+    }
+
+    if (sbx_wire_check_strings((const char *) &call, sbx_wire_call_strings,
+                               e)
+        != 0)
+    {
+        return -1;
+    }
+
+    if (call.session[0] != '\0'
+        && !sbx_session_id_ok(call.session, strlen(call.session)))
+    {
+        return sbx_error(e, 0, SBX_E_INVALID, "session is malformed");
+    }
+
+    if (call.tenant[0] != '\0'
+        && !sbx_name_ok(call.tenant, strlen(call.tenant)))
+    {
+        return sbx_error(e, 0, SBX_E_INVALID, "tenant is malformed");
+    }
+
+    if (call.user[0] != '\0' && !sbx_name_ok(call.user, strlen(call.user))) {
+        return sbx_error(e, 0, SBX_E_INVALID, "user is malformed");
+    }
+
+    return sbx_wire_check_strings((const char *) buf + sizeof(sbx_call_t),
+                                  shape->strings, e);
+}
+
+
+int
+sbx_wire_check_task(const void *buf, size_t n, sbx_error_t *e)
+{
+    sbx_task_t  task;
+
+    if (n != sizeof(sbx_task_t)) {
+        return sbx_error(e, 0, SBX_E_INVALID, "the task's size is wrong");
+    }
+
+    memcpy(&task, buf, sizeof(sbx_task_t));
+
+    if (task.magic != SBX_WIRE_MAGIC || task.version != SBX_WIRE_VERSION) {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "the task's magic or version is wrong");
+    }
+
+    switch (task.op) {
+
+    case SBX_OP_EXEC:
+    case SBX_OP_FILE:
+    case SBX_OP_CUT:
+    case SBX_OP_TERMINATE:
+        break;
+
+    default:
+        return sbx_error(e, 0, SBX_E_INVALID, "op %u is unknown", task.op);
+    }
+
+    if (memchr(task.request_id, '\0', sizeof(task.request_id)) == NULL) {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "request_id is not terminated");
+    }
+
+    if (task.attach_count > SBX_TASK_FDS_MAX
+        || (task.attach_count != 0) != ((task.fds & SBX_TASK_FD_ATTACH) != 0))
+    {
+        return sbx_error(e, 0, SBX_E_INVALID, "attach_count is wrong");
+    }
+
+    return 0;
+}
+
+
+int
+sbx_wire_check_file(const uint8_t *p, size_t n, sbx_f_file_t *file,
+    const char **path, const char **path2)
+{
+    if (n < sizeof(sbx_f_file_t)) {
+        return -1;
+    }
+
+    memcpy(file, p, sizeof(sbx_f_file_t));
+    p += sizeof(sbx_f_file_t);
+    n -= sizeof(sbx_f_file_t);
+
+    if (file->path_len >= SBX_PATH_MAX || file->path2_len >= SBX_PATH_MAX
+        || n != (size_t) file->path_len + file->path2_len)
+    {
+        return -1;
+    }
+
+    if (memchr(p, '\0', n) != NULL) {
+        return -1;
+    }
+
+    *path = (const char *) p;
+    *path2 = (const char *) p + file->path_len;
+
+    return 0;
+}
+
+
+int
+sbx_wire_check_entry(const uint8_t *p, size_t n, sbx_f_entry_t *entry,
+    const char **path, const char **owner, const char **group,
+    const char **target)
+{
+    if (n < sizeof(sbx_f_entry_t)) {
+        return -1;
+    }
+
+    memcpy(entry, p, sizeof(sbx_f_entry_t));
+    p += sizeof(sbx_f_entry_t);
+    n -= sizeof(sbx_f_entry_t);
+
+    /* paths below a directory may be longer than the kernel takes at once */
+
+    if (entry->type > SBX_TYPE_DEVICE
+        || entry->path_len > SBX_FRAME_MAX
+        || entry->owner_len > SBX_NAME_MAX
+        || entry->group_len > SBX_NAME_MAX
+        || entry->target_len > SBX_PATH_MAX
+        || n != (size_t) entry->path_len + entry->owner_len
+                + entry->group_len + entry->target_len)
+    {
+        return -1;
+    }
+
+    *path = (const char *) p;
+    *owner = *path + entry->path_len;
+    *group = *owner + entry->owner_len;
+    *target = *group + entry->group_len;
+
+    return 0;
+}
+
+
+int
+sbx_session_id_ok(const char *s, size_t len)
+{
+    size_t  i;
+
+    if (len < 21 || len > SBX_ID_MAX || s[0] != 'i') {
+        return 0;
+    }
+
+    for (i = 1; i < len; i++) {
+        if ((s[i] < 'a' || s[i] > 'z') && (s[i] < '0' || s[i] > '9')) {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
+int
+sbx_name_ok(const char *s, size_t len)
+{
+    size_t  i;
+
+    if (len == 0 || len > SBX_NAME_MAX) {
+        return 0;
+    }
+
+    for (i = 0; i < len; i++) {
+        if ((s[i] >= 'A' && s[i] <= 'Z') || (s[i] >= 'a' && s[i] <= 'z')
+            || (s[i] >= '0' && s[i] <= '9'))
+        {
+            continue;
+        }
+
+        if (i == 0 || s[i] == '\0' || strchr("._@:+-", s[i]) == NULL) {
+            return 0;
+        }
+    }
+
+    return 1;
+}

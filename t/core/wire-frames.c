@@ -1,0 +1,262 @@
+/* The frame decoder, structural checks, and passed descriptors. */
+
+#include "tap.h"
+
+#include "sandbox_util.h"
+#include "wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+
+
+static uint8_t  buffer[sizeof(sbx_frame_t) + SBX_FRAME_MAX];
+
+
+static void
+decoding(void)
+{
+    int             rc;
+    size_t          n, i;
+    uint8_t         text[64];
+    sbx_wire_t      w;
+    sbx_frame_t     frame;
+    const uint8_t  *payload;
+
+    n = sbx_wire_header(text, SBX_F_STDOUT, 5);
+    memcpy(text + n, "hello", 5);
+    n += 5;
+    n += sbx_wire_header(text + n, SBX_F_END, 0);
+
+    sbx_wire_init(&w, buffer, sizeof(buffer));
+
+    /* a byte at a time: the worst that a stream can do */
+
+    for (i = 0; i < n; i++) {
+        w.buf[w.end++] = text[i];
+        rc = sbx_wire_next(&w, &frame, &payload);
+
+        if (i == 12) {
+            ok(rc == 1 && frame.type == SBX_F_STDOUT && frame.length == 5
+               && memcmp(payload, "hello", 5) == 0,
+               "a frame is whole with its last byte");
+            rc = sbx_wire_next(&w, &frame, &payload);
+        }
+
+        if (i + 1 < n && rc != 0) {
+            ok(0, "no frame before it is whole (byte %zu)", i);
+        }
+    }
+
+    ok(rc == 1 && frame.type == SBX_F_END && frame.length == 0,
+       "an empty frame is whole with its header");
+    ok(w.start == w.end, "nothing is left over");
+
+    sbx_wire_init(&w, buffer, sizeof(buffer));
+    w.end = sbx_wire_header(buffer, SBX_F_DATA, SBX_FRAME_MAX + 1);
+    is_int(sbx_wire_next(&w, &frame, &payload), -1,
+           "a frame over the maximum breaks the stream");
+
+    sbx_wire_init(&w, buffer, sizeof(buffer));
+    w.end = sbx_wire_header(buffer, SBX_F_DATA, SBX_FRAME_MAX);
+    is_int(sbx_wire_next(&w, &frame, &payload), 0,
+           "a frame of the maximum fits");
+    w.end = sizeof(buffer);
+    is_int(sbx_wire_next(&w, &frame, &payload), 1, "and is decoded");
+}
+
+
+static void
+make_call(sbx_call_t *call, uint16_t op, size_t body)
+{
+    memset(call, 0, sizeof(sbx_call_t));
+    call->magic = SBX_WIRE_MAGIC;
+    call->version = SBX_WIRE_VERSION;
+    call->op = op;
+    call->size = (uint32_t) (sizeof(sbx_call_t) + body);
+}
+
+
+static void
+calls(void)
+{
+    uint8_t       buf[sizeof(sbx_call_t) + sizeof(sbx_create_t)];
+    sbx_call_t    call;
+    sbx_error_t   e;
+    sbx_create_t  create;
+
+    make_call(&call, SBX_OP_GET, 0);
+    ok(sbx_wire_check_call(&call, sizeof(call), &e) == 0, "a call is fine");
+    ok(sbx_wire_check_call(&call, sizeof(call) - 1, &e) == -1,
+       "a short datagram is refused");
+
+    strcpy(call.session, "i4k2aaaaaaaaaaaaaaaaaaaa");
+    ok(sbx_wire_check_call(&call, sizeof(call), &e) == 0,
+       "a session id is fine");
+    strcpy(call.session, "../../etc");
+    ok(sbx_wire_check_call(&call, sizeof(call), &e) == -1
+       && strstr(e.text, "session") != NULL,
+       "a path is no session id");
+
+    make_call(&call, SBX_OP_GET, 0);
+    memset(call.tenant, 'a', sizeof(call.tenant));
+    ok(sbx_wire_check_call(&call, sizeof(call), &e) == -1
+       && strstr(e.text, "tenant") != NULL,
+       "an unterminated string is refused by name");
+
+    make_call(&call, SBX_OP_GET, 0);
+    call.magic++;
+    ok(sbx_wire_check_call(&call, sizeof(call), &e) == -1, "wrong magic");
+
+    make_call(&call, SBX_OP_GET, 0);
+    call.version++;
+    ok(sbx_wire_check_call(&call, sizeof(call), &e) == -1, "wrong version");
+
+    make_call(&call, SBX_OP_GET, 0);
+    call.flags = 1;
+    ok(sbx_wire_check_call(&call, sizeof(call), &e) == -1, "unknown flags");
+
+    make_call(&call, 0, 0);
+    ok(sbx_wire_check_call(&call, sizeof(call), &e) == -1, "op 0");
+
+    make_call(&call, SBX_OP_CUT, 0);
+    ok(sbx_wire_check_call(&call, sizeof(call), &e) == -1,
+       "an op between broker and init is no call");
+
+    memset(&create, 0, sizeof(create));
+    make_call(&call, SBX_OP_CREATE, sizeof(create));
+    memcpy(buf, &call, sizeof(call));
+    memcpy(buf + sizeof(call), &create, sizeof(create));
+    ok(sbx_wire_check_call(buf, sizeof(buf), &e) == 0, "a create is fine");
+
+    memset(create.key, 'k', sizeof(create.key));
+    memcpy(buf + sizeof(call), &create, sizeof(create));
+    ok(sbx_wire_check_call(buf, sizeof(buf), &e) == -1
+       && strstr(e.text, "key") != NULL,
+       "an unterminated string of the body is refused by name");
+    ok(sbx_wire_check_call(buf, sizeof(buf) - 8, &e) == -1,
+       "a body of another size is refused");
+}
+
+
+static void
+strings(void)
+{
+    uint8_t        p[sizeof(sbx_f_file_t) + 16];
+    const char    *path, *path2;
+    sbx_f_file_t   file, got;
+
+    memset(&file, 0, sizeof(file));
+    file.verb = SBX_FILE_MOVE;
+    file.path_len = 3;
+    file.path2_len = 2;
+    memcpy(p, &file, sizeof(file));
+    memcpy(p + sizeof(file), "abcde", 5);
+
+    ok(sbx_wire_check_file(p, sizeof(file) + 5, &got, &path, &path2) == 0
+       && memcmp(path, "abc", 3) == 0 && memcmp(path2, "de", 2) == 0,
+       "a file call's two strings are found");
+    ok(sbx_wire_check_file(p, sizeof(file) + 4, &got, &path, &path2) == -1,
+       "strings longer than the frame are refused");
+    ok(sbx_wire_check_file(p, sizeof(file) + 6, &got, &path, &path2) == -1,
+       "bytes after the strings are refused");
+    p[sizeof(file) + 1] = '\0';
+    ok(sbx_wire_check_file(p, sizeof(file) + 5, &got, &path, &path2) == -1,
+       "a NUL in a path is refused");
+
+    file.path_len = UINT32_MAX;
+    file.path2_len = 6;
+    memcpy(p, &file, sizeof(file));
+    ok(sbx_wire_check_file(p, sizeof(file) + 5, &got, &path, &path2) == -1,
+       "lengths that overflow are refused");
+}
+
+
+static int
+descriptors_open(void)
+{
+    int  fd, n;
+
+    n = 0;
+
+    for (fd = 0; fd < 256; fd++) {
+        if (fcntl(fd, F_GETFD) != -1) {
+            n++;
+        }
+    }
+
+    return n;
+}
+
+
+static void
+passing(void)
+{
+    int       sp[2], fds[4], before;
+    char      buf[8];
+    unsigned  n;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET|SOCK_CLOEXEC, 0, sp) == -1) {
+        ok(0, "socketpair");
+        return;
+    }
+
+    fds[0] = fds[1] = 0;
+    is_int(sbx_wire_send(sp[0], "x", 1, fds, 2, 0), 1, "two are sent");
+    n = 4;
+    is_int(sbx_wire_recv(sp[1], buf, sizeof(buf), fds, &n, 0), 1,
+           "a datagram comes");
+    is_int(n, 2, "with two descriptors");
+    ok(n == 2 && (fcntl(fds[0], F_GETFD) & FD_CLOEXEC), "close-on-exec");
+
+    while (n != 0) {
+        (void) close(fds[--n]);
+    }
+
+    before = descriptors_open();
+
+    fds[0] = fds[1] = fds[2] = 0;
+    (void) sbx_wire_send(sp[0], "x", 1, fds, 3, 0);
+    n = 1;
+    ok(sbx_wire_recv(sp[1], buf, sizeof(buf), fds, &n, 0) == -1
+       && errno == EMSGSIZE && n == 0,
+       "more descriptors than expected are refused");
+    is_int(descriptors_open(), before, "and closed");
+
+    (void) sbx_wire_send(sp[0], "too long for it", 15, fds, 0, 0);
+    n = 1;
+    ok(sbx_wire_recv(sp[1], buf, sizeof(buf), fds, &n, 0) == -1
+       && errno == EMSGSIZE,
+       "a cut datagram is refused");
+
+    (void) close(sp[0]);
+    (void) close(sp[1]);
+}
+
+
+int
+main(void)
+{
+    decoding();
+    calls();
+    strings();
+    passing();
+
+    ok(sbx_name_ok("acme-corp", 9) && sbx_name_ok("a", 1)
+       && sbx_name_ok("a.b_c@d:e+f-g", 13), "names of the contract");
+    ok(!sbx_name_ok("", 0) && !sbx_name_ok("-a", 2) && !sbx_name_ok("a/b", 3)
+       && !sbx_name_ok("a b", 3) && !sbx_name_ok("a\0b", 3)
+       && !sbx_name_ok("a\n", 2), "names that are refused");
+    ok(sbx_session_id_ok("i01234567890123456789", 21), "a session id");
+    ok(!sbx_session_id_ok("i0123456789012345678", 20)
+       && !sbx_session_id_ok("x01234567890123456789", 21)
+       && !sbx_session_id_ok("iA1234567890123456789", 21)
+       && !sbx_session_id_ok("i0123456789/123456789", 21),
+       "what is no session id");
+    is_str(sbx_reason_word(SBX_REASON_NOT_STARTED), "not_started",
+           "the last reason has its word");
+    ok(sbx_reason_word(SBX_REASON_MAX) == NULL, "a reason too many has none");
+    is_str(sbx_enforce_word(SBX_BY_FILTER), "filter", "enforcement words");
+
+    return done_testing();
+}
