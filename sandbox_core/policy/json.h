@@ -94,11 +94,28 @@ struct sbx_json_field_s {
  * Parses the whole text into target, which the caller has set to defaults.
  * -1: SBX_E_INVALID, e->text is "<JSON Pointer>: what is wrong" ("" pointer:
  * the document).  Also refused: depth over 16, invalid UTF-8, text after the
- * document, numbers that are no decimals.
+ * document, numbers that are no decimals, escapes of half a surrogate pair.
+ *
+ * A max of 0 is no bound, but for what the type itself says.  Offsets in an
+ * OBJECT's .fields, .seen too, count from that object's own offset.
  */
 int sbx_json_bind(const void *text, size_t size,
     const sbx_json_field_t *fields, void *target,
     const sbx_json_alloc_t *alloc, sbx_error_t *e);
+
+
+/*
+ * Fills e like sbx_json_bind() does, for checks that come after it: the
+ * pointer is base + "/" + key, escaped and cut to what fits.  Returns -1.
+ */
+int sbx_json_refuse(sbx_error_t *e, const char *base,
+    const sbx_json_str_t *key, const char *what);
+
+/*
+ * How many bytes the UTF-8 sequence at s has, 1..4; 0 where none is whole
+ * and well-formed within n (overlong forms and surrogates are not).
+ */
+size_t sbx_utf8_sequence(const void *s, size_t n);
 
 
 #endif

@@ -1,0 +1,263 @@
+# Builds the nginx module and the core's programs, all of it under $(BUILD).
+#
+#   make build [NGX_SRC=dir] [SANITIZE=1] [CC=clang] [BUILD=dir]
+#   make start|stop [PREFIX=dir] [PORT=n]
+#   make test [TESTS=files] [SANITIZE=1]
+#   make check | bench | fuzz [SECONDS=n] | install [DESTDIR=dir] | clean
+
+MAKEFLAGS += --no-builtin-rules
+SHELL     := /bin/bash
+.SUFFIXES:
+.DELETE_ON_ERROR:
+
+ROOT     := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
+
+CC       := $(if $(filter default,$(origin CC)),gcc,$(CC))
+SANITIZE ?=
+NGX_SRC  ?= /usr/share/nginx/src
+PREFIX   ?= $(ROOT)/build/run
+PORT     ?= 8080
+JOBS     ?= 2
+
+SANITIZED := $(filter 1 yes,$(SANITIZE))
+BUILD     ?= build$(if $(SANITIZED),/asan)
+override BUILD := $(abspath $(BUILD))
+
+VERSION  := $(shell sed -n \
+    's/^.define NGX_HTTP_SANDBOX_VERSION *"\([^"]*\)".*/\1/p' \
+    ngx_sandbox_module/ngx_http_sandbox.h)
+
+.PHONY: build core module start stop test tests check bench fuzz install \
+        clean FORCE
+
+# One after the other: nginx's makefile builds the core as well (config.make).
+build:
+	$(if $(MODULE_SRCS),@+$(MAKE) --no-print-directory module)
+	@+$(MAKE) --no-print-directory core
+
+
+# ---- the core -------------------------------------------------------------
+
+CORE       := sandbox_core
+CORE_DIRS  := policy wire isolate broker init egress tools
+CORE_SRCS  := $(sort $(foreach d,$(CORE_DIRS),\
+                $(wildcard $(CORE)/$(d)/*.c) $(wildcard $(CORE)/$(d)/*/*.c)))
+
+# A program's source is the one with main() in it; all the others go into
+# the archive, from which programs, tests and the module take what they use.
+CORE_MAINS := $(if $(CORE_SRCS),$(sort $(shell grep -l '^main\b' $(CORE_SRCS))))
+LIB_SRCS   := $(filter-out $(CORE_MAINS),$(CORE_SRCS))
+
+CORE_INCS  := -I$(CORE)/include $(addprefix -I$(CORE)/,$(CORE_DIRS))
+
+WARNINGS   := -Wall -Wextra -Wshadow -Wstrict-prototypes \
+              -Wmissing-prototypes -Wformat=2 -Werror
+
+SAN_FLAGS  := -fsanitize=address,undefined -fno-omit-frame-pointer \
+              -fno-sanitize-recover=undefined
+TRAP_FLAGS := -fsanitize=undefined $(if $(findstring clang,$(CC)),\
+              -fsanitize-trap=undefined,-fsanitize-undefined-trap-on-error)
+
+CORE_BASE  := -std=gnu11 -D_GNU_SOURCE -g $(WARNINGS) -fvisibility=hidden \
+              -fPIC -fstack-protector-strong
+CORE_LIBS  := -lseccomp -lcap -lpcre2-8 -lyajl
+CORE_LINK  := -pie -Wl,-z,relro,-z,now -Wl,-z,noexecstack -Wl,--as-needed
+
+CORE_DIR   := $(BUILD)/core
+CORE_CFLAGS = $(CORE_BASE) \
+              $(if $(SANITIZED),-O1 $(SAN_FLAGS),-O2 -D_FORTIFY_SOURCE=2) \
+              $(EXTRA_CFLAGS)
+
+# Process 1 of a session is static: AddressSanitizer cannot be in it, so its
+# objects are compiled a second time there, with traps alone.
+STATIC_DIR := $(if $(SANITIZED),$(BUILD)/static,$(CORE_DIR))
+STATIC_CFLAGS = $(if $(SANITIZED),$(CORE_BASE) -O1 $(TRAP_FLAGS),\
+                $(CORE_CFLAGS)) $(EXTRA_CFLAGS)
+
+LIB        := $(BUILD)/libsandbox_core.a
+STATIC_LIB := $(if $(SANITIZED),$(BUILD)/libsandbox_static.a,$(LIB))
+LIB_OBJS   := $(LIB_SRCS:$(CORE)/%.c=$(CORE_DIR)/%.o)
+
+BROKER_MAIN := $(filter $(CORE)/broker/%,$(CORE_MAINS))
+INIT_MAIN   := $(filter $(CORE)/init/%,$(CORE_MAINS))
+CTL_MAIN    := $(filter $(CORE)/tools/%,$(CORE_MAINS))
+
+PROGRAMS   := $(if $(BROKER_MAIN),$(BUILD)/sandbox-broker) \
+              $(if $(INIT_MAIN),$(BUILD)/sandbox-init) \
+              $(if $(CTL_MAIN),$(BUILD)/sandboxctl)
+
+core: $(LIB) $(PROGRAMS)
+	@:
+
+# $(call keep,words): writes the target, unless it says just that already.
+define keep
+@mkdir -p $(@D); printf '%s\n' $(1) > $@.new; \
+if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+endef
+
+$(BUILD)/core.list: FORCE
+	$(call keep,$(LIB_SRCS))
+
+$(BUILD)/core.flags: FORCE
+	$(call keep,'$(CC) $(CORE_CFLAGS)' '$(STATIC_CFLAGS)')
+
+$(CORE_DIR)/%.o: $(CORE)/%.c $(BUILD)/core.flags
+	@mkdir -p $(@D)
+	$(CC) $(CORE_CFLAGS) $(DEFINES) $(CORE_INCS) -MMD -MP -c -o $@ $<
+
+$(CORE_DIR)/tools/%.o: DEFINES = -DSBX_VERSION='"$(VERSION)"'
+
+$(LIB): $(LIB_OBJS) $(BUILD)/core.list
+	@rm -f $@
+	ar rcsD $@ $(LIB_OBJS)
+
+ifneq ($(SANITIZED),)
+$(STATIC_DIR)/%.o: $(CORE)/%.c $(BUILD)/core.flags
+	@mkdir -p $(@D)
+	$(CC) $(STATIC_CFLAGS) $(CORE_INCS) -MMD -MP -c -o $@ $<
+
+$(STATIC_LIB): $(LIB_SRCS:$(CORE)/%.c=$(STATIC_DIR)/%.o) $(BUILD)/core.list
+	@rm -f $@
+	ar rcsD $@ $(filter %.o,$^)
+endif
+
+$(BUILD)/sandbox-broker: $(BROKER_MAIN:$(CORE)/%.c=$(CORE_DIR)/%.o) $(LIB)
+	$(CC) $(CORE_LINK) $(if $(SANITIZED),$(SAN_FLAGS)) -o $@ $^ $(CORE_LIBS)
+
+$(BUILD)/sandboxctl: $(CTL_MAIN:$(CORE)/%.c=$(CORE_DIR)/%.o) $(LIB)
+	$(CC) $(CORE_LINK) $(if $(SANITIZED),$(SAN_FLAGS)) -o $@ $^ $(CORE_LIBS)
+
+$(BUILD)/sandbox-init: $(INIT_MAIN:$(CORE)/%.c=$(STATIC_DIR)/%.o) $(STATIC_LIB)
+	$(CC) -static -Wl,-z,relro,-z,now -Wl,-z,noexecstack -o $@ $^ -lpcre2-8
+
+-include $(CORE_SRCS:$(CORE)/%.c=$(CORE_DIR)/%.d)
+-include $(if $(SANITIZED),$(CORE_SRCS:$(CORE)/%.c=$(STATIC_DIR)/%.d))
+
+
+# ---- the module -----------------------------------------------------------
+
+MODULE     := $(BUILD)/ngx_http_sandbox_module.so
+MODULE_SRCS := $(sort $(wildcard ngx_sandbox_module/*.c) \
+                 $(wildcard ngx_sandbox_module/*/*.c))
+
+NGX_BUILD  := $(BUILD)/nginx
+NGX_TREE   := $(BUILD)/nginx-src
+NGX_CC     := -Wextra -Wno-unused-parameter -Wshadow -Wstrict-prototypes \
+              -Wmissing-prototypes -Wformat=2 -fstack-protector-strong \
+              $(if $(SANITIZED),$(SAN_FLAGS),-D_FORTIFY_SOURCE=2)
+NGX_LD     := -Wl,-z,relro,-z,now $(if $(SANITIZED),$(SAN_FLAGS))
+
+$(BUILD)/nginx.list: FORCE
+	$(call keep,'$(CC) $(NGX_SRC) $(NGX_CC) $(NGX_LD)' $(MODULE_SRCS))
+
+# nginx's configure writes where it runs: so it runs in a tree of links, and
+# the sources may be read-only.  Debian's tree tells how its nginx was
+# configured; a plain one is told what fits a binary built --with-compat.
+$(NGX_BUILD)/Makefile: $(BUILD)/nginx.list config config.make \
+                       $(wildcard $(NGX_SRC)/conf_flags) \
+                       $(NGX_SRC)/src/core/nginx.h
+	@rm -rf $(NGX_BUILD) $(NGX_TREE)
+	@mkdir -p $(NGX_BUILD) $(NGX_TREE)
+	@ln -s $(abspath $(NGX_SRC))/* $(NGX_TREE)/
+	@cd $(NGX_TREE) && rm -f Makefile && \
+	NGX_CONF_FLAGS=(--with-compat --with-threads) && \
+	if [ -f conf_flags ]; then . ./conf_flags; fi && \
+	if [ -f configure ]; then c=./configure; else c=auto/configure; fi && \
+	SANDBOX_BUILD=$(BUILD) $$c "$${NGX_CONF_FLAGS[@]}" --with-cc=$(CC) \
+	    --with-cc-opt='$(strip $(NGX_CC))' \
+	    --with-ld-opt='$(strip $(NGX_LD))' --builddir=$(NGX_BUILD) \
+	    --add-dynamic-module=$(ROOT) > $(BUILD)/configure.log 2>&1 \
+	|| { tail -20 $(BUILD)/configure.log; rm -f $@; exit 1; }
+
+module: $(NGX_BUILD)/Makefile
+	@+$(MAKE) --no-print-directory -C $(NGX_TREE) \
+	    -f $(NGX_BUILD)/Makefile modules
+	@cmp -s $(NGX_BUILD)/ngx_http_sandbox_module.so $(MODULE) \
+	    || cp $(NGX_BUILD)/ngx_http_sandbox_module.so $(MODULE)
+
+
+# ---- serving --------------------------------------------------------------
+
+start: build
+	@conf/sandbox-run start "$(PREFIX)" "$(PORT)" "$(BUILD)"
+
+stop:
+	@conf/sandbox-run stop "$(PREFIX)"
+
+
+# ---- tests ----------------------------------------------------------------
+
+TEST_SRCS  := $(sort $(wildcard t/core/*.c))
+TEST_PROGS := $(TEST_SRCS:%.c=$(BUILD)/%)
+
+# A C test is named by its source or its program: TESTS=t/core/x.c.
+TESTS_RUN   = $(if $(TESTS),$(foreach f,$(TESTS),\
+                $(if $(filter %.c,$(f)),$(BUILD)/$(f:.c=),$(f))),-r t)
+
+TEST_ENV    = SANDBOX_BUILD=$(BUILD) SANDBOX_SANITIZE=$(SANITIZED) \
+              SANDBOX_CC=$(CC)
+
+# Objects first, so that an unchanged test is not linked again for nothing.
+$(BUILD)/t/core/%.o: t/core/%.c $(BUILD)/core.flags
+	@mkdir -p $(@D)
+	$(CC) $(CORE_CFLAGS) $(CORE_INCS) -It/core -MMD -MP -c -o $@ $<
+
+$(BUILD)/t/core/%: $(BUILD)/t/core/%.o $(LIB)
+	$(CC) $(CORE_LINK) $(if $(SANITIZED),$(SAN_FLAGS)) -o $@ $< $(LIB) \
+	    $(CORE_LIBS)
+
+.SECONDARY: $(TEST_PROGS:=.o)
+
+-include $(TEST_PROGS:=.d)
+
+tests: build
+	@+$(MAKE) --no-print-directory test-programs
+
+.PHONY: test-programs
+test-programs: $(TEST_PROGS)
+	@:
+
+test: tests
+	@$(TEST_ENV) prove -It/lib --formatter=SandboxSummary -j$(JOBS) \
+	    $(TESTS_RUN)
+
+bench: build
+	@$(TEST_ENV) t/bench/run
+
+include t/lib/check.mk
+
+
+# ---- install --------------------------------------------------------------
+
+MODULES_DIR   ?= /usr/lib/nginx/modules
+HELPER_DIR    ?= /usr/lib/nginx/sandbox
+AVAILABLE_DIR ?= /usr/share/nginx/modules-available
+SNIPPETS_DIR  ?= /etc/nginx/snippets
+SBIN_DIR      ?= /usr/sbin
+TEMPLATE_DIR  ?= /usr/share/nginx-sandbox/templates
+UNIT_DIR      ?= /lib/systemd/system
+LOGROTATE_DIR ?= /etc/logrotate.d
+DOC_DIR       ?= /usr/share/doc/nginx-sandbox
+
+INSTALL_DIRS   = $(MODULES_DIR) $(HELPER_DIR) $(AVAILABLE_DIR) \
+                 $(SNIPPETS_DIR) $(SBIN_DIR) $(TEMPLATE_DIR) $(UNIT_DIR) \
+                 $(LOGROTATE_DIR) $(DOC_DIR)
+
+install: build
+	install -d -m 0755 $(addprefix $(DESTDIR),$(INSTALL_DIRS))
+	install -m 0644 $(MODULE) $(DESTDIR)$(MODULES_DIR)/
+	install -m 0755 $(BUILD)/sandbox-broker $(BUILD)/sandbox-init \
+	    $(DESTDIR)$(HELPER_DIR)/
+	install -m 0755 $(BUILD)/sandboxctl $(DESTDIR)$(SBIN_DIR)/
+	install -m 0644 conf/mod-http-sandbox.conf $(DESTDIR)$(AVAILABLE_DIR)/
+	install -m 0644 conf/sandbox.conf conf/sandbox-log.conf \
+	    conf/sandbox-errors.conf $(DESTDIR)$(SNIPPETS_DIR)/
+	install -m 0644 conf/sandbox-broker.service $(DESTDIR)$(UNIT_DIR)/
+	install -m 0644 conf/logrotate $(DESTDIR)$(LOGROTATE_DIR)/nginx-sandbox
+	install -m 0644 README.md LICENSE conf/nginx.conf $(wildcard docs/*) \
+	    $(DESTDIR)$(DOC_DIR)/
+	$(if $(wildcard conf/templates/*),\
+	    cp -r conf/templates/. $(DESTDIR)$(TEMPLATE_DIR)/)
+
+clean:
+	rm -rf $(BUILD)

@@ -1,0 +1,118 @@
+/*
+ * What the handlers of the native API share.  A handler checks its request,
+ * starts a call and returns; the call's frames come as events and the last
+ * one answers.
+ */
+
+#ifndef _NGX_HTTP_SANDBOX_V1_H_INCLUDED_
+#define _NGX_HTTP_SANDBOX_V1_H_INCLUDED_
+
+
+#include "ngx_http_sandbox.h"
+#include "sandbox_util.h"
+
+
+#define NGX_HTTP_SANDBOX_V1_WORKSPACE     "/home/user"
+
+/* what the core may take to answer anything that is not a command */
+#define NGX_HTTP_SANDBOX_V1_TIMEOUT       30000
+
+/* a list's text in memory; what is beyond comes with the next cursor */
+#define NGX_HTTP_SANDBOX_V1_LIST_MAX      (8 * 1024 * 1024)
+
+
+/* One handler for each route, by file. */
+
+ngx_int_t ngx_http_sandbox_v1_create(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_list(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_get(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_destroy(ngx_http_request_t *r);
+
+ngx_int_t ngx_http_sandbox_v1_exec(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_install(ngx_http_request_t *r);
+
+ngx_int_t ngx_http_sandbox_v1_download(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_upload(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_remove(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_files(ngx_http_request_t *r);
+
+ngx_int_t ngx_http_sandbox_v1_health(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_doctor(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_capabilities(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_templates(ngx_http_request_t *r);
+
+
+/*
+ * The body by its table of fields.  NGX_OK, or what to finalize with after
+ * the answer has been sent.
+ */
+ngx_int_t ngx_http_sandbox_v1_bind(ngx_http_request_t *r,
+    const sbx_json_field_t *fields, void *target);
+
+/* Allocates from a pool, for sbx_json_bind(). */
+sbx_json_alloc_t ngx_http_sandbox_v1_allocator(ngx_pool_t *pool);
+
+/*
+ * Starts a call and watches the client, whose going away ends it.  Returns
+ * what a handler returns; call may be NULL.
+ */
+ngx_int_t ngx_http_sandbox_v1_start(ngx_http_request_t *r,
+    ngx_http_sandbox_call_t *call);
+void ngx_http_sandbox_v1_watch(ngx_http_request_t *r);
+
+/* A call with the usual time-out and failed(); NULL when out of memory. */
+ngx_http_sandbox_call_t *ngx_http_sandbox_v1_call(ngx_http_request_t *r,
+    sbx_op_t op, const void *body, size_t size, ngx_fd_t blob, void *data);
+
+/*
+ * What every frame() begins with.  NGX_DECLINED: the frame is the callee's
+ * own; anything else is to be returned.
+ */
+ngx_int_t ngx_http_sandbox_v1_frame(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd);
+
+/*
+ * Closes the call and finalizes its request: neither may be touched after
+ * it.  NGX_DONE, for frame() to return.
+ */
+ngx_int_t ngx_http_sandbox_v1_finish(ngx_http_sandbox_call_t *call,
+    ngx_int_t rc);
+/* The other side broke the protocol: logged, 500. */
+ngx_int_t ngx_http_sandbox_v1_broken(ngx_http_sandbox_call_t *call,
+    const char *what);
+void ngx_http_sandbox_v1_failed(ngx_http_sandbox_call_t *call,
+    ngx_http_sandbox_error_e error);
+
+/* 204, for the finalizer. */
+ngx_int_t ngx_http_sandbox_v1_no_content(ngx_http_request_t *r);
+
+/*
+ * NGX_OK and the value, NGX_DECLINED if it is not there, NGX_ABORT if it is
+ * there more than once.  name in lower case.
+ */
+ngx_int_t ngx_http_sandbox_v1_header(ngx_http_request_t *r, const char *name,
+    ngx_str_t *value);
+
+/* "0" or "1" in the query; NGX_OK with *flag untouched where it is left out,
+ * else what to finalize with after the answer. */
+ngx_int_t ngx_http_sandbox_v1_flag(ngx_http_request_t *r, const char *name,
+    ngx_uint_t *flag);
+
+/*
+ * Checks an environment and packs it as "K=V\0" ... of *size bytes, NULL if
+ * it is empty.  -1: SBX_E_INVALID names the variable.
+ */
+int ngx_http_sandbox_v1_env(ngx_pool_t *pool, const sbx_json_map_t *env,
+    u_char **packed, size_t *size, sbx_error_t *e);
+
+/* A fixed array of the wire as a JSON string, NUL terminated or not. */
+#define ngx_http_sandbox_v1_array(j, a)                                       \
+    ngx_http_sandbox_json_string(j, a, ngx_strnlen((u_char *) (a), sizeof(a)))
+
+/* memcmp of a JSON string with a literal */
+#define ngx_http_sandbox_v1_is(s, word)                                       \
+    ((s)->len == sizeof(word) - 1                                             \
+     && ngx_memcmp((s)->data, word, sizeof(word) - 1) == 0)
+
+
+#endif /* _NGX_HTTP_SANDBOX_V1_H_INCLUDED_ */

@@ -1,0 +1,722 @@
+#include "ngx_http_sandbox_v1_session.h"
+
+#include <sys/mman.h>
+
+#include <ngx_md5.h>
+
+
+#define NGX_HTTP_SANDBOX_V1_ENV_PAIRS     65536
+#define NGX_HTTP_SANDBOX_V1_META_PAIRS    64
+#define NGX_HTTP_SANDBOX_V1_META_KEY      128
+#define NGX_HTTP_SANDBOX_V1_META_VALUE    1024
+#define NGX_HTTP_SANDBOX_V1_PATHS         256
+
+#define NGX_HTTP_SANDBOX_V1_CAPABILITIES                                      \
+    (SBX_CAP_SHELL|SBX_CAP_FILES|SBX_CAP_CODE)
+
+
+typedef struct {
+    sbx_json_list_t                binds;
+    sbx_json_list_t                writable;
+    sbx_json_list_t                deny_write;
+    sbx_json_list_t                deny_read;
+} ngx_http_sandbox_v1_filesystem_t;
+
+
+typedef struct {
+    sbx_json_network_t             network;
+    sbx_limits_t                   limits;
+    ngx_http_sandbox_v1_filesystem_t
+                                   filesystem;
+    sbx_json_list_t                capabilities;
+    uint32_t                       capabilities_seen;
+    sbx_json_str_t                 memory_strategy;
+    sbx_json_str_t                 on_timeout;
+    uint32_t                       require_isolation;
+    uint32_t                       require_isolation_seen;
+    uint64_t                       idle_timeout;
+    uint32_t                       idle_timeout_seen;
+} ngx_http_sandbox_v1_manifest_t;
+
+
+typedef struct {
+    sbx_json_str_t                 tenant;
+    sbx_json_str_t                 user;
+    sbx_json_str_t                 template;
+    sbx_json_map_t                 env;
+    sbx_json_map_t                 metadata;
+    ngx_http_sandbox_v1_manifest_t manifest;
+} ngx_http_sandbox_v1_create_t;
+
+
+static int ngx_http_sandbox_v1_create_check(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_create_t *body, sbx_create_t *create,
+    sbx_error_t *e);
+static int ngx_http_sandbox_v1_create_manifest(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_manifest_t *manifest, sbx_create_t *create,
+    sbx_error_t *e);
+static int ngx_http_sandbox_v1_create_words(
+    const ngx_http_sandbox_v1_manifest_t *manifest, sbx_error_t *e);
+static int ngx_http_sandbox_v1_create_filesystem(
+    const ngx_http_sandbox_v1_filesystem_t *filesystem, sbx_error_t *e);
+static int ngx_http_sandbox_v1_create_capabilities(
+    const ngx_http_sandbox_v1_manifest_t *manifest, uint32_t *bits,
+    sbx_error_t *e);
+static int ngx_http_sandbox_v1_create_metadata(const sbx_json_map_t *metadata,
+    sbx_error_t *e);
+static int ngx_http_sandbox_v1_create_key(ngx_http_request_t *r,
+    sbx_create_t *create, sbx_error_t *e);
+static int ngx_http_sandbox_v1_create_blob(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_create_t *body, sbx_create_t *create,
+    ngx_fd_t *blob, sbx_error_t *e);
+static ngx_int_t ngx_http_sandbox_v1_create_frame(
+    ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
+    const u_char *payload, ngx_fd_t fd);
+static ngx_int_t ngx_http_sandbox_v1_create_location(ngx_http_request_t *r,
+    const sbx_f_session_t *session);
+
+
+/* The limits that a manifest names are those of the table of limits. */
+
+#define RESOURCE(word, field)                                                 \
+    { .name = word, .type = SBX_JSON_LIMIT, .limit = word,                    \
+      .offset = offsetof(sbx_limits_t, field) }
+#define RESOURCE_OR_NULL(word, field)                                         \
+    { .name = word, .type = SBX_JSON_LIMIT, .limit = word,                    \
+      .offset = offsetof(sbx_limits_t, field), .nullable = 1 }
+
+static const sbx_json_field_t  ngx_http_sandbox_v1_resource_fields[] = {
+    RESOURCE("memory", memory),
+    RESOURCE("cpus", cpus),
+    RESOURCE_OR_NULL("cpu_seconds", cpu_seconds),
+    RESOURCE("processes", processes),
+    RESOURCE("max_file_size", max_file_size),
+    RESOURCE("open_files", open_files),
+    RESOURCE("stack", stack),
+    RESOURCE("disk", disk),
+    RESOURCE("inodes", inodes),
+    RESOURCE_OR_NULL("exec_timeout_s", exec_timeout),
+    RESOURCE("max_output_bytes", max_output),
+    { .name = NULL }
+};
+
+
+#define PATHS(list)                                                           \
+    { .name = #list, .type = SBX_JSON_STRINGS,                                \
+      .max = NGX_HTTP_SANDBOX_V1_PATHS,                                       \
+      .offset = offsetof(ngx_http_sandbox_v1_filesystem_t, list) }
+
+static const sbx_json_field_t  ngx_http_sandbox_v1_filesystem_fields[] = {
+    PATHS(binds),
+    PATHS(writable),
+    PATHS(deny_write),
+    PATHS(deny_read),
+    { .name = NULL }
+};
+
+
+#define MANIFEST(field)  offsetof(ngx_http_sandbox_v1_manifest_t, field)
+
+static const sbx_json_field_t  ngx_http_sandbox_v1_manifest_fields[] = {
+
+    { .name = "network", .type = SBX_JSON_NETWORK,
+      .offset = MANIFEST(network) },
+
+    { .name = "resources", .type = SBX_JSON_OBJECT,
+      .fields = ngx_http_sandbox_v1_resource_fields,
+      .offset = MANIFEST(limits) },
+
+    { .name = "filesystem", .type = SBX_JSON_OBJECT,
+      .fields = ngx_http_sandbox_v1_filesystem_fields,
+      .offset = MANIFEST(filesystem) },
+
+    { .name = "capabilities", .type = SBX_JSON_STRINGS, .max = 16,
+      .offset = MANIFEST(capabilities),
+      .seen = MANIFEST(capabilities_seen) },
+
+    { .name = "memory_strategy", .type = SBX_JSON_STRING,
+      .offset = MANIFEST(memory_strategy) },
+
+    { .name = "require_isolation", .type = SBX_JSON_BOOL,
+      .offset = MANIFEST(require_isolation),
+      .seen = MANIFEST(require_isolation_seen) },
+
+    { .name = "on_timeout", .type = SBX_JSON_STRING,
+      .offset = MANIFEST(on_timeout) },
+
+    { .name = "idle_timeout_s", .type = SBX_JSON_LIMIT,
+      .limit = "timeout_s", .nullable = 1,
+      .offset = MANIFEST(idle_timeout), .seen = MANIFEST(idle_timeout_seen) },
+
+    { .name = NULL }
+};
+
+
+#define CREATE(field)  offsetof(ngx_http_sandbox_v1_create_t, field)
+
+static const sbx_json_field_t  ngx_http_sandbox_v1_create_fields[] = {
+
+    { .name = "tenant_id", .type = SBX_JSON_STRING, .required = 1,
+      .offset = CREATE(tenant) },
+
+    { .name = "user_id", .type = SBX_JSON_STRING, .required = 1,
+      .offset = CREATE(user) },
+
+    { .name = "template", .type = SBX_JSON_STRING, .nullable = 1,
+      .min = 1, .max = SBX_TEMPLATE_MAX - 1,
+      .offset = CREATE(template) },
+
+    { .name = "timeout_s", .type = SBX_JSON_LIMIT, .limit = "timeout_s",
+      .offset = CREATE(manifest.limits.timeout) },
+
+    { .name = "env", .type = SBX_JSON_MAP,
+      .max = NGX_HTTP_SANDBOX_V1_ENV_PAIRS,
+      .offset = CREATE(env) },
+
+    { .name = "metadata", .type = SBX_JSON_MAP,
+      .max = NGX_HTTP_SANDBOX_V1_META_PAIRS,
+      .offset = CREATE(metadata) },
+
+    { .name = "manifest", .type = SBX_JSON_OBJECT, .nullable = 1,
+      .fields = ngx_http_sandbox_v1_manifest_fields,
+      .offset = CREATE(manifest) },
+
+    { .name = NULL }
+};
+
+
+ngx_int_t
+ngx_http_sandbox_v1_create(ngx_http_request_t *r)
+{
+    ngx_int_t                       rc;
+    sbx_error_t                     e;
+    sbx_create_t                   *create;
+    sbx_auto_fd                     blob = -1;
+    ngx_http_sandbox_ctx_t         *ctx;
+    ngx_http_sandbox_call_t        *call;
+    ngx_http_sandbox_v1_create_t    body;
+    ngx_http_sandbox_v1_session_t  *session;
+
+    ngx_memzero(&body, sizeof(body));
+    sbx_limits_clear(&body.manifest.limits);
+
+    rc = ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_create_fields,
+                                  &body);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    create = ngx_pcalloc(r->pool, sizeof(sbx_create_t));
+    session = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_v1_session_t));
+
+    if (create == NULL || session == NULL) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    }
+
+    if (ngx_http_sandbox_v1_create_check(r, &body, create, &e) != 0
+        || ngx_http_sandbox_v1_create_blob(r, &body, create, &blob, &e) != 0)
+    {
+        return ngx_http_sandbox_problem_core(r, &e);
+    }
+
+    ctx = ngx_http_sandbox_ctx(r);
+    ctx->tenant.data = (u_char *) body.tenant.data;
+    ctx->tenant.len = body.tenant.len;
+    ctx->user.data = (u_char *) body.user.data;
+    ctx->user.len = body.user.len;
+
+    call = ngx_http_sandbox_v1_call(r, SBX_OP_CREATE, create,
+                                    sizeof(sbx_create_t), sbx_steal_fd(&blob),
+                                    session);
+
+    if (call != NULL) {
+        call->frame = ngx_http_sandbox_v1_create_frame;
+
+        /* both fit: the pattern of names bounds them */
+
+        (void) sbx_copy_string(call->header.tenant,
+                               sizeof(call->header.tenant), body.tenant.data,
+                               body.tenant.len);
+        (void) sbx_copy_string(call->header.user, sizeof(call->header.user),
+                               body.user.data, body.user.len);
+    }
+
+    return ngx_http_sandbox_v1_start(r, call);
+}
+
+
+static int
+ngx_http_sandbox_v1_create_check(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_create_t *body, sbx_create_t *create, sbx_error_t *e)
+{
+    static const char  pattern[] =
+        "must be 1 to 128 of A-Z a-z 0-9 . _ @ : + - and begin with a letter"
+        " or digit";
+
+    if (!sbx_name_ok(body->tenant.data, body->tenant.len)) {
+        return sbx_error(e, 0, SBX_E_INVALID, "/tenant_id: %s", pattern);
+    }
+
+    if (!sbx_name_ok(body->user.data, body->user.len)) {
+        return sbx_error(e, 0, SBX_E_INVALID, "/user_id: %s", pattern);
+    }
+
+    if (body->template.data == NULL) {
+        body->template.data = "base";
+        body->template.len = 4;
+    }
+
+    if (!sbx_name_ok(body->template.data, body->template.len)) {
+        return sbx_error(e, 0, SBX_E_TEMPLATE,
+                         "no template can have such a name");
+    }
+
+    (void) sbx_copy_string(create->template, sizeof(create->template),
+                           body->template.data, body->template.len);
+
+    if (ngx_http_sandbox_v1_create_metadata(&body->metadata, e) != 0) {
+        return -1;
+    }
+
+    if (ngx_http_sandbox_v1_create_key(r, create, e) != 0) {
+        return -1;
+    }
+
+    return ngx_http_sandbox_v1_create_manifest(r, &body->manifest, create, e);
+}
+
+
+static int
+ngx_http_sandbox_v1_create_manifest(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_manifest_t *manifest, sbx_create_t *create,
+    sbx_error_t *e)
+{
+    ngx_uint_t                     strict;
+    ngx_http_sandbox_main_conf_t  *smcf;
+
+    smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
+
+    if (manifest->network.mode != SBX_NETWORK_NONE) {
+        return sbx_error(e, 0, SBX_E_MANIFEST,
+                         "/manifest/network: this server gives no network; "
+                         "leave it out or set it to false");
+    }
+
+    if (manifest->idle_timeout_seen) {
+        return sbx_error(e, 0, SBX_E_MANIFEST,
+                         "/manifest/idle_timeout_s: this server ends no "
+                         "session for being idle; leave it out and use "
+                         "timeout_s");
+    }
+
+    if (ngx_http_sandbox_v1_create_words(manifest, e) != 0
+        || ngx_http_sandbox_v1_create_filesystem(&manifest->filesystem, e)
+           != 0
+        || ngx_http_sandbox_v1_create_capabilities(manifest,
+                                                   &create->capabilities, e)
+           != 0)
+    {
+        return -1;
+    }
+
+    /* a manifest can ask for more isolation than configuration does, and
+     * has no say where configuration insists */
+
+    strict = smcf->require_isolation
+             || (manifest->require_isolation_seen
+                 && manifest->require_isolation);
+
+    if (!strict) {
+        create->flags |= SBX_CREATE_WEAK_OK;
+    }
+
+    if (sbx_limits_settle(&manifest->limits, &smcf->def, &smcf->max, e)
+        != 0)
+    {
+        return -1;
+    }
+
+    create->limits = manifest->limits;
+
+    return 0;
+}
+
+
+static int
+ngx_http_sandbox_v1_create_words(
+    const ngx_http_sandbox_v1_manifest_t *manifest, sbx_error_t *e)
+{
+    const sbx_json_str_t  *word;
+
+    word = &manifest->memory_strategy;
+
+    if (word->data != NULL) {
+
+        if (ngx_http_sandbox_v1_is(word, "rlimit")) {
+            return sbx_error(e, 0, SBX_E_MANIFEST,
+                             "/manifest/memory_strategy: this server limits "
+                             "memory by cgroups alone; use \"auto\"");
+        }
+
+        if (!ngx_http_sandbox_v1_is(word, "auto")
+            && !ngx_http_sandbox_v1_is(word, "cgroup"))
+        {
+            return sbx_error(e, 0, SBX_E_INVALID,
+                             "/manifest/memory_strategy: must be \"auto\", "
+                             "\"cgroup\" or \"rlimit\"");
+        }
+    }
+
+    word = &manifest->on_timeout;
+
+    if (word->data != NULL) {
+
+        if (ngx_http_sandbox_v1_is(word, "pause")) {
+            return sbx_error(e, 0, SBX_E_MANIFEST,
+                             "/manifest/on_timeout: this server cannot "
+                             "pause a session; use \"destroy\"");
+        }
+
+        if (!ngx_http_sandbox_v1_is(word, "destroy")) {
+            return sbx_error(e, 0, SBX_E_INVALID,
+                             "/manifest/on_timeout: must be \"destroy\" or "
+                             "\"pause\"");
+        }
+    }
+
+    return 0;
+}
+
+
+static int
+ngx_http_sandbox_v1_create_filesystem(
+    const ngx_http_sandbox_v1_filesystem_t *filesystem, sbx_error_t *e)
+{
+    ngx_uint_t  i;
+
+    const struct {
+        const sbx_json_list_t  *list;
+        const char             *name;
+        const char             *why;
+    } lists[] = {
+        { &filesystem->binds, "binds",
+          "this server offers no host directories; leave it out" },
+        { &filesystem->writable, "writable",
+          "this server cannot change what is writable; use the workspace, "
+          "/tmp, /data, /app or /workspace" },
+        { &filesystem->deny_write, "deny_write",
+          "this server cannot deny writes by path; use file modes" },
+        { &filesystem->deny_read, "deny_read",
+          "this server cannot deny reads by path; use file modes" }
+    };
+
+    for (i = 0; i < sbx_nelts(lists); i++) {
+        if (lists[i].list->nelts != 0) {
+            return sbx_error(e, 0, SBX_E_MANIFEST,
+                             "/manifest/filesystem/%s: %s", lists[i].name,
+                             lists[i].why);
+        }
+    }
+
+    return 0;
+}
+
+
+static int
+ngx_http_sandbox_v1_create_capabilities(
+    const ngx_http_sandbox_v1_manifest_t *manifest, uint32_t *bits,
+    sbx_error_t *e)
+{
+    size_t    i;
+    uint32_t  bit;
+
+    if (!manifest->capabilities_seen) {
+        *bits = NGX_HTTP_SANDBOX_V1_CAPABILITIES;
+        return 0;
+    }
+
+    for (i = 0; i < manifest->capabilities.nelts; i++) {
+        bit = ngx_http_sandbox_v1_capability(&manifest->capabilities.elts[i]);
+
+        if (bit == 0) {
+            return sbx_error(e, 0, SBX_E_INVALID,
+                             "/manifest/capabilities/%zu: must be one of "
+                             "shell, files, code, ports", i);
+        }
+
+        if (bit == SBX_CAP_PORTS) {
+            return sbx_error(e, 0, SBX_E_MANIFEST,
+                             "/manifest/capabilities/%zu: this server "
+                             "forwards no ports; leave \"ports\" out", i);
+        }
+
+        *bits |= bit;
+    }
+
+    return 0;
+}
+
+
+static int
+ngx_http_sandbox_v1_create_metadata(const sbx_json_map_t *metadata,
+    sbx_error_t *e)
+{
+    size_t                  i;
+    const sbx_json_pair_t  *pair;
+
+    for (i = 0; i < metadata->nelts; i++) {
+        pair = &metadata->elts[i];
+
+        if (pair->key.len == 0
+            || pair->key.len > NGX_HTTP_SANDBOX_V1_META_KEY)
+        {
+            return sbx_json_refuse(e, "/metadata", &pair->key,
+                                   "a key has 1 to 128 bytes");
+        }
+
+        if (pair->value.len > NGX_HTTP_SANDBOX_V1_META_VALUE) {
+            return sbx_json_refuse(e, "/metadata", &pair->key,
+                                   "a value has at most 1024 bytes");
+        }
+    }
+
+    return 0;
+}
+
+
+static int
+ngx_http_sandbox_v1_create_key(ngx_http_request_t *r, sbx_create_t *create,
+    sbx_error_t *e)
+{
+    size_t                   i;
+    ngx_int_t                rc;
+    ngx_md5_t                md5;
+    ngx_str_t                key;
+    ngx_http_sandbox_ctx_t  *ctx;
+
+    rc = ngx_http_sandbox_v1_header(r, "idempotency-key", &key);
+
+    if (rc == NGX_DECLINED) {
+        return 0;
+    }
+
+    if (rc != NGX_OK) {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "Idempotency-Key is given more than once");
+    }
+
+    for (i = 0; i < key.len; i++) {
+        if (key.data[i] <= 0x20 || key.data[i] >= 0x7f) {
+            break;
+        }
+    }
+
+    if (key.len == 0 || key.len > SBX_KEY_MAX || i < key.len) {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "Idempotency-Key must be 1 to %d visible ASCII "
+                         "characters", SBX_KEY_MAX);
+    }
+
+    (void) sbx_copy_string(create->key, sizeof(create->key),
+                           (char *) key.data, key.len);
+
+    /*
+     * The digest tells a retry from a mistake of the same tenant, who gains
+     * nothing by forging a collision with a body of its own.
+     */
+
+    ctx = ngx_http_sandbox_ctx(r);
+
+    ngx_md5_init(&md5);
+    ngx_md5_update(&md5, ctx->body.data, ctx->body.len);
+    ngx_md5_final(create->body_digest, &md5);
+
+    return 0;
+}
+
+
+/* Metadata is written anew, so that what the broker keeps and gives back is
+ * JSON of our own making, in one form. */
+
+static void
+ngx_http_sandbox_v1_create_meta(ngx_http_sandbox_json_t *j,
+    const sbx_json_map_t *metadata)
+{
+    size_t                  i;
+    const sbx_json_pair_t  *pair;
+
+    for (i = 0; i < metadata->nelts; i++) {
+        pair = &metadata->elts[i];
+
+        ngx_http_sandbox_json_raw(j, i ? "," : "{");
+        ngx_http_sandbox_json_string(j, pair->key.data, pair->key.len);
+        ngx_http_sandbox_json_raw(j, ":");
+        ngx_http_sandbox_json_string(j, pair->value.data, pair->value.len);
+    }
+
+    if (i != 0) {
+        ngx_http_sandbox_json_raw(j, "}");
+    }
+}
+
+
+static int
+ngx_http_sandbox_v1_create_write(ngx_fd_t fd,
+    const ngx_http_sandbox_json_t *j, const u_char *env, size_t env_size)
+{
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
+
+    for (cl = j->out; cl != NULL; cl = cl->next) {
+        b = cl->buf;
+
+        if (sbx_write_all(fd, b->pos, b->last - b->pos) != 0) {
+            return -1;
+        }
+    }
+
+    if (env_size != 0 && sbx_write_all(fd, env, env_size) != 0) {
+        return -1;
+    }
+
+    return fcntl(fd, F_ADD_SEALS,
+                 F_SEAL_WRITE|F_SEAL_SHRINK|F_SEAL_GROW|F_SEAL_SEAL);
+}
+
+
+static int
+ngx_http_sandbox_v1_create_blob(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_create_t *body, sbx_create_t *create,
+    ngx_fd_t *blob, sbx_error_t *e)
+{
+    size_t                    env_size;
+    u_char                   *env;
+    sbx_auto_fd               fd = -1;
+    ngx_http_sandbox_json_t   j;
+
+    if (ngx_http_sandbox_v1_env(r->pool, &body->env, &env, &env_size, e)
+        != 0)
+    {
+        return -1;
+    }
+
+    ngx_http_sandbox_json_init(&j, r->pool);
+    ngx_http_sandbox_v1_create_meta(&j, &body->metadata);
+
+    if (j.failed) {
+        return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
+    }
+
+    if (j.size > SBX_META_MAX) {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "/metadata: takes %zu bytes as JSON, more than the "
+                         "%d that fit", (size_t) j.size, SBX_META_MAX);
+    }
+
+    create->meta_size = (uint32_t) j.size;
+    create->env_size = (uint32_t) env_size;
+
+    if (j.size == 0 && env_size == 0) {
+        return 0;
+    }
+
+    fd = memfd_create("sandbox", MFD_CLOEXEC|MFD_ALLOW_SEALING);
+
+    if (fd == -1
+        || ngx_http_sandbox_v1_create_write(fd, &j, env, env_size) != 0)
+    {
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, ngx_errno,
+                      "sandbox could not write the blob of a session");
+        return sbx_error(e, ngx_errno, SBX_E_INTERNAL,
+                         "no memory file for metadata and environment");
+    }
+
+    *blob = sbx_steal_fd(&fd);
+
+    return 0;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_create_frame(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
+{
+    ngx_int_t                       rc;
+    sbx_f_end_t                     end;
+    ngx_http_request_t             *r;
+    ngx_http_sandbox_json_t         j;
+    ngx_http_sandbox_v1_session_t  *session;
+
+    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    r = call->request;
+    session = call->data;
+
+    if (frame->type != SBX_F_END) {
+        rc = ngx_http_sandbox_v1_session_frame(r, session, frame, payload);
+
+        return (rc == NGX_OK || rc == NGX_AGAIN)
+               ? NGX_OK
+               : ngx_http_sandbox_v1_broken(call, "a wrong frame for create");
+    }
+
+    if (!session->there || session->meta_len != session->session.meta_size) {
+        return ngx_http_sandbox_v1_broken(call, "no session for create");
+    }
+
+    ngx_memcpy(&end, payload, sizeof(sbx_f_end_t));
+
+    if (ngx_http_sandbox_v1_session_note(r, session) != NGX_OK
+        || ngx_http_sandbox_v1_create_location(r, &session->session)
+           != NGX_OK)
+    {
+        return ngx_http_sandbox_v1_broken(call, "more than memory holds");
+    }
+
+    ngx_http_sandbox_json_init(&j, r->pool);
+    ngx_http_sandbox_v1_session_json(&j, session);
+
+    return ngx_http_sandbox_v1_finish(call,
+              ngx_http_sandbox_json_send(r, end.created ? NGX_HTTP_CREATED
+                                                        : NGX_HTTP_OK, &j));
+}
+
+
+/* The collection's own address and the id: right for any location. */
+
+static ngx_int_t
+ngx_http_sandbox_v1_create_location(ngx_http_request_t *r,
+    const sbx_f_session_t *session)
+{
+    size_t      len, escapes;
+    u_char     *p;
+    ngx_str_t   value;
+
+    len = r->uri.len;
+
+    while (len > 0 && r->uri.data[len - 1] == '/') {
+        len--;
+    }
+
+    escapes = ngx_escape_uri(NULL, r->uri.data, len, NGX_ESCAPE_URI);
+
+    p = ngx_pnalloc(r->pool, len + 2 * escapes + 1 + sizeof(session->id));
+
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    value.data = p;
+    p = (u_char *) ngx_escape_uri(p, r->uri.data, len, NGX_ESCAPE_URI);
+    *p++ = '/';
+    p = ngx_cpymem(p, session->id,
+                   ngx_strnlen((u_char *) session->id, sizeof(session->id)));
+    value.len = p - value.data;
+
+    return ngx_http_sandbox_add_header(r, "Location", &value);
+}

@@ -1,0 +1,769 @@
+#include "ngx_http_sandbox_v1.h"
+
+
+#define NGX_HTTP_SANDBOX_V1_ARGUMENTS    65536
+
+/* how much longer than its command's time-out a call may be silent */
+#define NGX_HTTP_SANDBOX_V1_GRACE        15000
+
+#define NGX_HTTP_SANDBOX_V1_OUTPUT_FIRST 8192
+
+
+typedef struct {
+    sbx_json_command_t              cmd;
+    sbx_json_str_t                  cwd;
+    sbx_json_map_t                  env;
+    sbx_json_str_t                  in;           /* stdin, as text */
+    sbx_json_str_t                  in_base64;
+    sbx_json_str_t                  encoding;
+    sbx_json_str_t                  user;
+    sbx_json_str_t                  on_disconnect;
+    uint32_t                        stdin_open;
+    uint32_t                        background;
+    uint32_t                        tty;
+    uint32_t                        merge_stderr;
+    sbx_limits_t                    limits;
+} ngx_http_sandbox_v1_exec_t;
+
+
+/* One stream of a command: its head, up to the cap. */
+
+typedef struct {
+    u_char                         *data;
+    size_t                          len;
+    size_t                          room;
+    uint64_t                        max;
+    unsigned                        over:1;       /* more came than asked */
+} ngx_http_sandbox_v1_output_t;
+
+
+typedef struct {
+    ngx_http_sandbox_v1_output_t    out;
+    ngx_http_sandbox_v1_output_t    err;
+    unsigned                        base64:1;
+} ngx_http_sandbox_v1_command_t;
+
+
+static int ngx_http_sandbox_v1_exec_check(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_exec_t *body, sbx_error_t *e);
+static int ngx_http_sandbox_v1_exec_words(
+    const ngx_http_sandbox_v1_exec_t *body, sbx_f_exec_t *exec,
+    ngx_http_sandbox_v1_command_t *command, sbx_error_t *e);
+static int ngx_http_sandbox_v1_exec_strings(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_exec_t *body, sbx_f_exec_t *exec,
+    u_char **strings, sbx_error_t *e);
+static int ngx_http_sandbox_v1_exec_stdin(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_exec_t *body, ngx_str_t *in, sbx_error_t *e);
+static void ngx_http_sandbox_v1_exec_limits(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_exec_t *body, sbx_f_exec_t *exec,
+    ngx_http_sandbox_v1_command_t *command);
+static ngx_msec_t ngx_http_sandbox_v1_exec_silence(
+    ngx_http_sandbox_main_conf_t *smcf, uint64_t timeout);
+static ngx_int_t ngx_http_sandbox_v1_exec_start(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_exec_t *body, const sbx_f_exec_t *exec,
+    const u_char *strings, const ngx_str_t *in,
+    ngx_http_sandbox_v1_command_t *command);
+static ngx_int_t ngx_http_sandbox_v1_exec_frame(
+    ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
+    const u_char *payload, ngx_fd_t fd);
+static ngx_int_t ngx_http_sandbox_v1_exec_output(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_output_t *output, const u_char *data, size_t len);
+static void ngx_http_sandbox_v1_exec_json(ngx_http_sandbox_json_t *j,
+    const sbx_f_exit_t *end, const ngx_http_sandbox_v1_command_t *command);
+
+
+#define LIMIT(word, field)                                                    \
+    { .name = word, .type = SBX_JSON_LIMIT, .limit = word,                    \
+      .offset = offsetof(sbx_limits_t, field) }
+
+static const sbx_json_field_t  ngx_http_sandbox_v1_exec_limit_fields[] = {
+    LIMIT("memory", memory),
+    LIMIT("cpu_seconds", cpu_seconds),
+    LIMIT("processes", processes),
+    LIMIT("max_file_size", max_file_size),
+    LIMIT("open_files", open_files),
+    LIMIT("stack", stack),
+    { .name = NULL }
+};
+
+
+#define EXEC(field)  offsetof(ngx_http_sandbox_v1_exec_t, field)
+
+static const sbx_json_field_t  ngx_http_sandbox_v1_exec_fields[] = {
+
+    { .name = "cmd", .type = SBX_JSON_COMMAND, .required = 1,
+      .max = NGX_HTTP_SANDBOX_V1_ARGUMENTS, .offset = EXEC(cmd) },
+
+    { .name = "cwd", .type = SBX_JSON_STRING, .nullable = 1,
+      .offset = EXEC(cwd) },
+
+    { .name = "env", .type = SBX_JSON_MAP, .nullable = 1,
+      .max = NGX_HTTP_SANDBOX_V1_ARGUMENTS, .offset = EXEC(env) },
+
+    { .name = "stdin", .type = SBX_JSON_STRING, .nullable = 1,
+      .offset = EXEC(in) },
+
+    { .name = "stdin_base64", .type = SBX_JSON_STRING, .nullable = 1,
+      .offset = EXEC(in_base64) },
+
+    { .name = "timeout_s", .type = SBX_JSON_LIMIT, .nullable = 1,
+      .limit = "exec_timeout_s", .offset = EXEC(limits.exec_timeout) },
+
+    { .name = "max_output_bytes", .type = SBX_JSON_LIMIT,
+      .limit = "max_output_bytes", .offset = EXEC(limits.max_output) },
+
+    { .name = "encoding", .type = SBX_JSON_STRING,
+      .offset = EXEC(encoding) },
+
+    { .name = "user", .type = SBX_JSON_STRING, .offset = EXEC(user) },
+
+    { .name = "stdin_open", .type = SBX_JSON_BOOL,
+      .offset = EXEC(stdin_open) },
+
+    { .name = "on_disconnect", .type = SBX_JSON_STRING,
+      .offset = EXEC(on_disconnect) },
+
+    { .name = "background", .type = SBX_JSON_BOOL,
+      .offset = EXEC(background) },
+
+    { .name = "tty", .type = SBX_JSON_BOOL, .offset = EXEC(tty) },
+
+    { .name = "merge_stderr", .type = SBX_JSON_BOOL,
+      .offset = EXEC(merge_stderr) },
+
+    { .name = "limits", .type = SBX_JSON_OBJECT,
+      .fields = ngx_http_sandbox_v1_exec_limit_fields,
+      .offset = EXEC(limits) },
+
+    { .name = NULL }
+};
+
+
+/* The signals of Linux by number; what is beyond is a real-time one. */
+
+static const char *const  ngx_http_sandbox_v1_signals[] = {
+    NULL, "SIGHUP", "SIGINT", "SIGQUIT", "SIGILL", "SIGTRAP", "SIGABRT",
+    "SIGBUS", "SIGFPE", "SIGKILL", "SIGUSR1", "SIGSEGV", "SIGUSR2",
+    "SIGPIPE", "SIGALRM", "SIGTERM", "SIGSTKFLT", "SIGCHLD", "SIGCONT",
+    "SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGXCPU",
+    "SIGXFSZ", "SIGVTALRM", "SIGPROF", "SIGWINCH", "SIGIO", "SIGPWR",
+    "SIGSYS"
+};
+
+
+ngx_int_t
+ngx_http_sandbox_v1_exec(ngx_http_request_t *r)
+{
+    u_char                         *strings;
+    ngx_int_t                       rc;
+    ngx_str_t                       in;
+    sbx_error_t                     e;
+    sbx_f_exec_t                    exec;
+    ngx_http_sandbox_v1_exec_t      body;
+    ngx_http_sandbox_v1_command_t  *command;
+
+    ngx_memzero(&body, sizeof(body));
+    sbx_limits_clear(&body.limits);
+
+    rc = ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_exec_fields, &body);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    command = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_v1_command_t));
+
+    if (command == NULL) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    }
+
+    strings = NULL;
+    ngx_str_null(&in);
+    ngx_memzero(&exec, sizeof(exec));
+    exec.flags = SBX_EXEC_CAP;
+
+    if (ngx_http_sandbox_v1_exec_check(r, &body, &e) != 0
+        || ngx_http_sandbox_v1_exec_words(&body, &exec, command, &e) != 0
+        || ngx_http_sandbox_v1_exec_strings(r, &body, &exec, &strings, &e)
+           != 0
+        || ngx_http_sandbox_v1_exec_stdin(r, &body, &in, &e) != 0)
+    {
+        return ngx_http_sandbox_problem_core(r, &e);
+    }
+
+    ngx_http_sandbox_v1_exec_limits(r, &body, &exec, command);
+
+    return ngx_http_sandbox_v1_exec_start(r, &body, &exec, strings, &in,
+                                          command);
+}
+
+
+/* What a later version of the server may do, and this one does not. */
+
+static int
+ngx_http_sandbox_v1_exec_check(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_exec_t *body, sbx_error_t *e)
+{
+    ngx_uint_t  i;
+    ngx_str_t   accept;
+
+    const struct {
+        uint32_t     asked;
+        const char  *name;
+    } missing[] = {
+        { body->background, "background" },
+        { body->tty, "tty" },
+        { body->stdin_open, "stdin_open" }
+    };
+
+    for (i = 0; i < sbx_nelts(missing); i++) {
+        if (missing[i].asked) {
+            return sbx_error(e, 0, SBX_E_INVALID,
+                             "/%s: this server does not offer it; leave it "
+                             "out", missing[i].name);
+        }
+    }
+
+    if (ngx_http_sandbox_v1_header(r, "accept", &accept) != NGX_DECLINED
+        && (ngx_strcasestrn(accept.data, "text/event-stream",
+                            sizeof("text/event-stream") - 2) != NULL
+            || ngx_strcasestrn(accept.data, "application/x-ndjson",
+                               sizeof("application/x-ndjson") - 2) != NULL))
+    {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "Accept: this server does not stream a command's "
+                         "output; ask for application/json");
+    }
+
+    if (body->cwd.data != NULL
+        && (body->cwd.len == 0 || body->cwd.len >= SBX_PATH_MAX
+            || ngx_strlen(body->cwd.data) != body->cwd.len))
+    {
+        return sbx_error(e, 0, SBX_E_PATH,
+                         "/cwd: is empty, has a NUL or is longer than %d "
+                         "bytes", SBX_PATH_MAX - 1);
+    }
+
+    return 0;
+}
+
+
+static int
+ngx_http_sandbox_v1_exec_words(const ngx_http_sandbox_v1_exec_t *body,
+    sbx_f_exec_t *exec, ngx_http_sandbox_v1_command_t *command,
+    sbx_error_t *e)
+{
+    size_t    i;
+    uint32_t  user, detach, base64;
+
+    const struct {
+        const sbx_json_str_t  *given;
+        const char            *name;
+        const char            *usual;
+        const char            *other;
+        uint32_t              *is_other;
+    } words[] = {
+        { &body->user, "user", "user", "root", &user },
+        { &body->on_disconnect, "on_disconnect", "kill", "detach", &detach },
+        { &body->encoding, "encoding", "utf-8", "base64", &base64 }
+    };
+
+    user = 0;
+    detach = 0;
+    base64 = 0;
+
+    for (i = 0; i < sbx_nelts(words); i++) {
+
+        if (words[i].given->data == NULL
+            || (ngx_strlen(words[i].usual) == words[i].given->len
+                && ngx_memcmp(words[i].usual, words[i].given->data,
+                              words[i].given->len) == 0))
+        {
+            continue;
+        }
+
+        if (ngx_strlen(words[i].other) != words[i].given->len
+            || ngx_memcmp(words[i].other, words[i].given->data,
+                          words[i].given->len) != 0)
+        {
+            return sbx_error(e, 0, SBX_E_INVALID,
+                             "/%s: must be \"%s\" or \"%s\"", words[i].name,
+                             words[i].usual, words[i].other);
+        }
+
+        *words[i].is_other = 1;
+    }
+
+    exec->user = user ? SBX_USER_ROOT : SBX_USER_USER;
+    exec->flags |= detach ? SBX_EXEC_DETACH : 0;
+    exec->flags |= body->merge_stderr ? SBX_EXEC_MERGE : 0;
+    exec->flags |= (body->cwd.data == NULL) ? SBX_EXEC_DEFAULT_CWD : 0;
+    command->base64 = base64;
+
+    return 0;
+}
+
+
+/* The table of strings: working directory, arguments, environment. */
+
+static int
+ngx_http_sandbox_v1_exec_argv(const ngx_http_sandbox_v1_exec_t *body,
+    size_t *size, sbx_error_t *e)
+{
+    size_t                 i;
+    const sbx_json_str_t  *s;
+
+    if (!body->cmd.is_array) {
+        s = &body->cmd.shell;
+        *size += sizeof("/bin/sh") + sizeof("-c") + s->len + 1;
+
+        if (ngx_strlen(s->data) != s->len) {
+            return sbx_error(e, 0, SBX_E_INVALID, "/cmd: must have no NUL");
+        }
+
+        if (s->len == 0) {
+            return sbx_error(e, 0, SBX_E_INVALID, "/cmd: must not be empty");
+        }
+
+        return 0;
+    }
+
+    for (i = 0; i < body->cmd.argv.nelts; i++) {
+        s = &body->cmd.argv.elts[i];
+        *size += s->len + 1;
+
+        if (ngx_strlen(s->data) != s->len) {
+            return sbx_error(e, 0, SBX_E_INVALID,
+                             "/cmd/%zu: must have no NUL", i);
+        }
+    }
+
+    if (body->cmd.argv.elts[0].len == 0) {
+        return sbx_error(e, 0, SBX_E_INVALID, "/cmd/0: must not be empty");
+    }
+
+    return 0;
+}
+
+
+static int
+ngx_http_sandbox_v1_exec_strings(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_exec_t *body, sbx_f_exec_t *exec,
+    u_char **strings, sbx_error_t *e)
+{
+    size_t    i, size, env_size;
+    u_char   *p, *env;
+
+    size = body->cwd.len + 1;
+
+    if (ngx_http_sandbox_v1_env(r->pool, &body->env, &env, &env_size, e) != 0
+        || ngx_http_sandbox_v1_exec_argv(body, &size, e) != 0)
+    {
+        return -1;
+    }
+
+    size += env_size;
+
+    if (size > SBX_STRINGS_MAX) {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "/cmd: takes %zu bytes with its environment, more "
+                         "than the %d that fit", size, SBX_STRINGS_MAX);
+    }
+
+    p = ngx_pnalloc(r->pool, size);
+
+    if (p == NULL) {
+        return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
+    }
+
+    *strings = p;
+
+    if (body->cwd.len != 0) {
+        p = ngx_cpymem(p, body->cwd.data, body->cwd.len);
+    }
+
+    *p++ = '\0';
+
+    if (body->cmd.is_array) {
+        for (i = 0; i < body->cmd.argv.nelts; i++) {
+            p = ngx_cpymem(p, body->cmd.argv.elts[i].data,
+                           body->cmd.argv.elts[i].len + 1);
+        }
+
+    } else {
+        i = 3;
+        p = ngx_cpymem(p, "/bin/sh", sizeof("/bin/sh"));
+        p = ngx_cpymem(p, "-c", sizeof("-c"));
+        p = ngx_cpymem(p, body->cmd.shell.data, body->cmd.shell.len + 1);
+    }
+
+    if (env_size != 0) {
+        ngx_memcpy(p, env, env_size);
+    }
+
+    exec->argc = (uint32_t) i;
+    exec->envc = (uint32_t) body->env.nelts;
+    exec->strings_size = (uint32_t) size;
+
+    return 0;
+}
+
+
+static int
+ngx_http_sandbox_v1_exec_stdin(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_exec_t *body, ngx_str_t *in, sbx_error_t *e)
+{
+    ngx_str_t  encoded;
+
+    in->data = (u_char *) body->in.data;
+    in->len = body->in.len;
+
+    if (body->in_base64.data == NULL) {
+        return 0;
+    }
+
+    if (body->in.data != NULL) {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "/stdin_base64: stdin is given as well");
+    }
+
+    encoded.data = (u_char *) body->in_base64.data;
+    encoded.len = body->in_base64.len;
+
+    in->data = ngx_pnalloc(r->pool, ngx_base64_decoded_length(encoded.len));
+
+    if (in->data == NULL) {
+        return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
+    }
+
+    if (ngx_decode_base64(in, &encoded) != NGX_OK) {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "/stdin_base64: is not base64");
+    }
+
+    return 0;
+}
+
+
+/* What is left out stays SBX_UNSET: the session's own limit, which only the
+ * other side knows, as it knows whether more is asked than that. */
+
+static void
+ngx_http_sandbox_v1_exec_limits(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_exec_t *body, sbx_f_exec_t *exec,
+    ngx_http_sandbox_v1_command_t *command)
+{
+    uint64_t                       max;
+    ngx_http_sandbox_main_conf_t  *smcf;
+
+    smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
+
+    exec->timeout = body->limits.exec_timeout;
+    exec->max_output = body->limits.max_output;
+    exec->cpu_seconds = body->limits.cpu_seconds;
+    exec->max_file_size = body->limits.max_file_size;
+    exec->open_files = body->limits.open_files;
+    exec->stack = body->limits.stack;
+
+    max = exec->max_output;
+
+    if (max == SBX_UNSET) {
+        max = smcf->max.max_output;
+    }
+
+    command->out.max = max;
+    command->err.max = max;
+}
+
+
+/*
+ * The other side ends the command in time and tells so.  One that is silent
+ * for longer is broken; without a time-out it is the session's end that ends
+ * the call.
+ */
+
+static ngx_msec_t
+ngx_http_sandbox_v1_exec_silence(ngx_http_sandbox_main_conf_t *smcf,
+    uint64_t timeout)
+{
+    if (timeout == SBX_UNSET) {
+        timeout = smcf->max.exec_timeout;
+    }
+
+    if (timeout >= SBX_UNLIMITED || timeout > smcf->max.timeout) {
+        timeout = smcf->max.timeout;
+    }
+
+    /* the timers of nginx wrap; a day is what anything here lasts */
+
+    if (timeout > 25 * 86400 * (uint64_t) 1000) {
+        return 0;
+    }
+
+    return (ngx_msec_t) timeout + NGX_HTTP_SANDBOX_V1_GRACE;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_exec_start(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_exec_t *body, const sbx_f_exec_t *exec,
+    const u_char *strings, const ngx_str_t *in,
+    ngx_http_sandbox_v1_command_t *command)
+{
+    sbx_exec_limits_t             *limits;
+    ngx_http_sandbox_call_t       *call;
+    ngx_http_sandbox_main_conf_t  *smcf;
+
+    smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
+
+    limits = ngx_palloc(r->pool, sizeof(sbx_exec_limits_t));
+
+    if (limits == NULL) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    }
+
+    limits->memory = body->limits.memory;
+    limits->cpus = body->limits.cpus;
+    limits->processes = body->limits.processes;
+
+    call = ngx_http_sandbox_v1_call(r, SBX_OP_EXEC, limits,
+                                    sizeof(sbx_exec_limits_t),
+                                    NGX_INVALID_FILE, command);
+
+    if (call == NULL) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    }
+
+    call->frame = ngx_http_sandbox_v1_exec_frame;
+    call->timeout = ngx_http_sandbox_v1_exec_silence(smcf, exec->timeout);
+
+    if (ngx_http_sandbox_call_queue(call, SBX_F_EXEC, exec,
+                                    sizeof(sbx_f_exec_t)) != NGX_OK
+        || ngx_http_sandbox_call_queue_bytes(call, SBX_F_STRINGS, strings,
+                                             exec->strings_size) != NGX_OK
+        || (in->len != 0
+            && ngx_http_sandbox_call_queue_bytes(call, SBX_F_STDIN, in->data,
+                                                 in->len) != NGX_OK)
+        || ngx_http_sandbox_call_queue(call, SBX_F_STDIN, NULL, 0) != NGX_OK)
+    {
+        ngx_http_sandbox_call_close(call);
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    }
+
+    return ngx_http_sandbox_v1_start(r, call);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_exec_exit(ngx_http_sandbox_call_t *call,
+    const sbx_f_exit_t *end)
+{
+    ngx_http_request_t             *r;
+    ngx_http_sandbox_ctx_t         *ctx;
+    ngx_http_sandbox_json_t         j;
+    ngx_http_sandbox_v1_command_t  *command;
+
+    r = call->request;
+    command = call->data;
+
+    if (sbx_reason_word(end->reason) == NULL || end->signal < 0
+        || end->signal > 64)
+    {
+        return ngx_http_sandbox_v1_broken(call, "an end that cannot be");
+    }
+
+    if (command->out.over || command->err.over) {
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                      "sandbox sent more output than was asked for");
+    }
+
+    ctx = ngx_http_sandbox_ctx(r);
+    ctx->exit = end->exit_code;
+    ctx->reason = sbx_reason_word(end->reason);
+    ctx->cpu_us = (int64_t) (end->cpu_user_us + end->cpu_system_us);
+    ctx->wall_us = (int64_t) end->duration_us;
+    ctx->memory_peak = (int64_t) end->memory_peak;
+
+    ngx_http_sandbox_json_init(&j, r->pool);
+    ngx_http_sandbox_v1_exec_json(&j, end, command);
+
+    return ngx_http_sandbox_v1_finish(call,
+                             ngx_http_sandbox_json_send(r, NGX_HTTP_OK, &j));
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_exec_frame(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
+{
+    ngx_int_t                       rc;
+    sbx_f_exit_t                    end;
+    ngx_http_sandbox_v1_command_t  *command;
+
+    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    command = call->data;
+
+    switch (frame->type) {
+
+    case SBX_F_STARTED:
+        return NGX_OK;
+
+    case SBX_F_STDOUT:
+        rc = ngx_http_sandbox_v1_exec_output(call->request, &command->out,
+                                             payload, frame->length);
+        break;
+
+    case SBX_F_STDERR:
+        rc = ngx_http_sandbox_v1_exec_output(call->request, &command->err,
+                                             payload, frame->length);
+        break;
+
+    case SBX_F_EXIT:
+        ngx_memcpy(&end, payload, sizeof(sbx_f_exit_t));
+        return ngx_http_sandbox_v1_exec_exit(call, &end);
+
+    default:
+        return ngx_http_sandbox_v1_broken(call, "a wrong frame for exec");
+    }
+
+    return (rc == NGX_OK) ? NGX_OK
+                          : ngx_http_sandbox_v1_broken(call,
+                                                 "more than memory holds");
+}
+
+
+/* Room doubles up to the cap; large blocks of a pool can be given back. */
+
+static ngx_int_t
+ngx_http_sandbox_v1_exec_output(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_output_t *output, const u_char *data, size_t len)
+{
+    size_t   room;
+    u_char  *p;
+
+    if (len > output->max - output->len) {
+        len = (size_t) (output->max - output->len);
+        output->over = 1;
+    }
+
+    if (len == 0) {
+        return NGX_OK;
+    }
+
+    if (len > output->room - output->len) {
+        room = ngx_max(2 * output->room, NGX_HTTP_SANDBOX_V1_OUTPUT_FIRST);
+        room = ngx_max(room, output->len + len);
+        room = (size_t) ngx_min((uint64_t) room, output->max);
+
+        p = ngx_pnalloc(r->pool, room);
+
+        if (p == NULL) {
+            return NGX_ERROR;
+        }
+
+        if (output->data != NULL) {
+            ngx_memcpy(p, output->data, output->len);
+            (void) ngx_pfree(r->pool, output->data);
+        }
+
+        output->data = p;
+        output->room = room;
+    }
+
+    ngx_memcpy(output->data + output->len, data, len);
+    output->len += len;
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_sandbox_v1_exec_text(ngx_http_sandbox_json_t *j, const char *name,
+    const ngx_http_sandbox_v1_output_t *output, ngx_uint_t base64)
+{
+    ngx_http_sandbox_json_raw(j, name);
+
+    if (base64) {
+        ngx_http_sandbox_json_base64(j, output->data, output->len);
+
+    } else {
+        ngx_http_sandbox_json_string(j, output->data, output->len);
+    }
+}
+
+
+static void
+ngx_http_sandbox_v1_exec_signal(ngx_http_sandbox_json_t *j, ngx_int_t n)
+{
+    u_char  name[sizeof("SIGRTMIN+") + NGX_INT_T_LEN];
+
+    if (n == 0) {
+        ngx_http_sandbox_json_raw(j, "null");
+
+    } else if (n < (ngx_int_t) sbx_nelts(ngx_http_sandbox_v1_signals)) {
+        ngx_http_sandbox_json_cstring(j, ngx_http_sandbox_v1_signals[n]);
+
+    } else {
+        *ngx_sprintf(name, "SIGRTMIN+%i", n - SIGRTMIN) = '\0';
+        ngx_http_sandbox_json_cstring(j, (char *) name);
+    }
+}
+
+
+static void
+ngx_http_sandbox_v1_exec_json(ngx_http_sandbox_json_t *j,
+    const sbx_f_exit_t *end, const ngx_http_sandbox_v1_command_t *command)
+{
+    ngx_http_sandbox_json_raw(j, "{\"pid\":");
+    ngx_http_sandbox_json_int(j, end->pid);
+    ngx_http_sandbox_json_raw(j, ",\"exit_code\":");
+    ngx_http_sandbox_json_int(j, end->exit_code);
+    ngx_http_sandbox_json_raw(j, ",\"signal\":");
+    ngx_http_sandbox_v1_exec_signal(j, end->signal);
+    ngx_http_sandbox_json_raw(j, ",\"reason\":");
+    ngx_http_sandbox_json_cstring(j, sbx_reason_word(end->reason));
+    ngx_http_sandbox_json_raw(j, ",\"timed_out\":");
+    ngx_http_sandbox_json_bool(j, end->flags & SBX_EXIT_TIMED_OUT);
+    ngx_http_sandbox_json_raw(j, ",\"oom_killed\":");
+    ngx_http_sandbox_json_bool(j, end->flags & SBX_EXIT_OOM_KILLED);
+    ngx_http_sandbox_json_raw(j, ",\"cancelled\":");
+    ngx_http_sandbox_json_bool(j, end->flags & SBX_EXIT_CANCELLED);
+
+    ngx_http_sandbox_v1_exec_text(j, ",\"stdout\":", &command->out,
+                                  command->base64);
+    ngx_http_sandbox_v1_exec_text(j, ",\"stderr\":", &command->err,
+                                  command->base64);
+
+    ngx_http_sandbox_json_raw(j, ",\"stdout_truncated\":");
+    ngx_http_sandbox_json_bool(j, command->out.over
+                                  || (end->flags & SBX_EXIT_OUT_TRUNCATED));
+    ngx_http_sandbox_json_raw(j, ",\"stderr_truncated\":");
+    ngx_http_sandbox_json_bool(j, command->err.over
+                                  || (end->flags & SBX_EXIT_ERR_TRUNCATED));
+    ngx_http_sandbox_json_raw(j, ",\"stdout_bytes\":");
+    ngx_http_sandbox_json_int(j, (int64_t) end->stdout_bytes);
+    ngx_http_sandbox_json_raw(j, ",\"stderr_bytes\":");
+    ngx_http_sandbox_json_int(j, (int64_t) end->stderr_bytes);
+    ngx_http_sandbox_json_raw(j, ",\"duration_s\":");
+    ngx_http_sandbox_json_seconds(j, end->duration_us);
+    ngx_http_sandbox_json_raw(j, ",\"usage\":{\"cpu_user_s\":");
+    ngx_http_sandbox_json_seconds(j, end->cpu_user_us);
+    ngx_http_sandbox_json_raw(j, ",\"cpu_system_s\":");
+    ngx_http_sandbox_json_seconds(j, end->cpu_system_us);
+    ngx_http_sandbox_json_raw(j, ",\"memory_peak\":");
+    ngx_http_sandbox_json_int(j, (int64_t) end->memory_peak);
+    ngx_http_sandbox_json_raw(j, ",\"processes_peak\":");
+    ngx_http_sandbox_json_int(j, (int64_t) end->processes_peak);
+    ngx_http_sandbox_json_raw(j, ",\"read_bytes\":");
+    ngx_http_sandbox_json_int(j, (int64_t) end->read_bytes);
+    ngx_http_sandbox_json_raw(j, ",\"written_bytes\":");
+    ngx_http_sandbox_json_int(j, (int64_t) end->written_bytes);
+    ngx_http_sandbox_json_raw(j, ",\"throttled_s\":");
+    ngx_http_sandbox_json_seconds(j, end->throttled_us);
+    ngx_http_sandbox_json_raw(j, "}}");
+}

@@ -1,0 +1,495 @@
+#include "ngx_http_sandbox_v1_files.h"
+
+#include <sys/vfs.h>
+
+#include <linux/magic.h>
+
+
+#define NGX_HTTP_SANDBOX_V1_ENTRIES       1000
+#define NGX_HTTP_SANDBOX_V1_ENTRIES_MAX   10000
+
+/* not in every linux/magic.h */
+#define NGX_HTTP_SANDBOX_V1_FUSE          0x65735546
+
+
+typedef struct {
+    ngx_http_sandbox_json_t    json;
+    sbx_f_file_t               file;
+    uint64_t                   count;
+} ngx_http_sandbox_v1_glob_t;
+
+
+static ngx_int_t ngx_http_sandbox_v1_remove_frame(
+    ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
+    const u_char *payload, ngx_fd_t fd);
+static ngx_int_t ngx_http_sandbox_v1_glob(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sandbox_v1_glob_query(ngx_http_request_t *r,
+    sbx_f_file_t *file, ngx_str_t *pattern);
+static ngx_int_t ngx_http_sandbox_v1_glob_frame(
+    ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
+    const u_char *payload, ngx_fd_t fd);
+static ngx_int_t ngx_http_sandbox_v1_glob_send(ngx_http_sandbox_call_t *call,
+    uint64_t next);
+static ngx_int_t ngx_http_sandbox_v1_glob_entry(ngx_http_sandbox_json_t *j,
+    const u_char *payload, size_t len);
+
+
+/* By sbx_file_type_t. */
+
+static const char *const  ngx_http_sandbox_v1_file_types[] = {
+    "file", "directory", "link", "fifo", "socket", "device"
+};
+
+
+ngx_int_t
+ngx_http_sandbox_v1_file_path(ngx_http_request_t *r, sbx_f_file_t *file)
+{
+    ngx_http_sandbox_ctx_t  *ctx;
+
+    ctx = ngx_http_sandbox_ctx(r);
+
+    if (!ctx->has_path) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_PATH,
+                                        "no path is given, neither in the "
+                                        "address nor by ?path=");
+    }
+
+    if (ctx->path.len >= SBX_PATH_MAX) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_PATH,
+                                        "the path is longer than %d bytes",
+                                        SBX_PATH_MAX - 1);
+    }
+
+    if (ctx->path.len != 0
+        && memchr(ctx->path.data, '\0', ctx->path.len) != NULL)
+    {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_PATH,
+                                        "the path has a NUL");
+    }
+
+    file->path_len = (uint32_t) ctx->path.len;
+
+    return NGX_OK;
+}
+
+
+ngx_http_sandbox_call_t *
+ngx_http_sandbox_v1_file_call(ngx_http_request_t *r,
+    const sbx_f_file_t *file, const ngx_str_t *path, const ngx_str_t *path2,
+    void *data)
+{
+    size_t                    size;
+    u_char                   *frame, *p;
+    ngx_http_sandbox_call_t  *call;
+
+    size = sizeof(sbx_f_file_t) + file->path_len + file->path2_len;
+    frame = ngx_pnalloc(r->pool, size);
+
+    if (frame == NULL) {
+        return NULL;
+    }
+
+    p = ngx_cpymem(frame, file, sizeof(sbx_f_file_t));
+
+    if (file->path_len != 0) {
+        p = ngx_cpymem(p, path->data, file->path_len);
+    }
+
+    if (file->path2_len != 0) {
+        ngx_memcpy(p, path2->data, file->path2_len);
+    }
+
+    call = ngx_http_sandbox_v1_call(r, SBX_OP_FILE, NULL, 0,
+                                    NGX_INVALID_FILE, data);
+
+    if (call == NULL) {
+        return NULL;
+    }
+
+    if (ngx_http_sandbox_call_queue(call, SBX_F_FILE, frame, size)
+        != NGX_OK)
+    {
+        ngx_http_sandbox_call_close(call);
+        return NULL;
+    }
+
+    return call;
+}
+
+
+ngx_int_t
+ngx_http_sandbox_v1_file_info(ngx_fd_t fd, ngx_file_info_t *info)
+{
+    int            flags;
+    ngx_uint_t     i;
+    struct statfs  fs;
+
+    /* files that only seem to be: their sizes are made up, or another
+     * process answers the read */
+
+    static const long  refused[] = {
+        PROC_SUPER_MAGIC, SYSFS_MAGIC, CGROUP_SUPER_MAGIC,
+        CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC, SECURITYFS_MAGIC,
+        NGX_HTTP_SANDBOX_V1_FUSE
+    };
+
+    flags = fcntl(fd, F_GETFL);
+
+    if (flags == -1 || (flags & O_ACCMODE) != O_RDONLY || (flags & O_PATH)
+        || ngx_fd_info(fd, info) == NGX_FILE_ERROR
+        || !ngx_is_file(info)
+        || fstatfs(fd, &fs) == -1)
+    {
+        return NGX_DECLINED;
+    }
+
+    for (i = 0; i < sbx_nelts(refused); i++) {
+        if ((long) fs.f_type == refused[i]) {
+            return NGX_DECLINED;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+u_char *
+ngx_http_sandbox_v1_file_etag(u_char *buf, ngx_file_info_t *info)
+{
+    uint64_t  mtime;
+
+    mtime = (uint64_t) info->st_mtim.tv_sec * 1000000000
+            + (uint64_t) info->st_mtim.tv_nsec;
+
+    return ngx_sprintf(buf, "\"%xL-%xO-%xL\"", (int64_t) mtime,
+                       ngx_file_size(info), (int64_t) info->st_ino);
+}
+
+
+void
+ngx_http_sandbox_v1_file_json(ngx_http_sandbox_json_t *j, const void *path,
+    size_t len)
+{
+    size_t         i, n;
+    const u_char  *p;
+
+    ngx_http_sandbox_json_raw(j, "\"path\":");
+    ngx_http_sandbox_json_string(j, path, len);
+
+    p = path;
+
+    for (i = 0; i < len; i += n) {
+        n = sbx_utf8_sequence(p + i, len - i);
+
+        if (n == 0) {
+            ngx_http_sandbox_json_raw(j, ",\"path_base64\":");
+            ngx_http_sandbox_json_base64(j, path, len);
+            return;
+        }
+    }
+}
+
+
+ngx_int_t
+ngx_http_sandbox_v1_remove(ngx_http_request_t *r)
+{
+    ngx_int_t                 rc;
+    ngx_uint_t                recursive;
+    sbx_f_file_t              file;
+    ngx_http_sandbox_ctx_t   *ctx;
+    ngx_http_sandbox_call_t  *call;
+
+    ngx_memzero(&file, sizeof(sbx_f_file_t));
+    file.verb = SBX_FILE_DELETE;
+    file.user = SBX_USER_USER;
+
+    recursive = 0;
+
+    rc = ngx_http_sandbox_v1_flag(r, "recursive", &recursive);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    rc = ngx_http_sandbox_v1_file_path(r, &file);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    if (recursive) {
+        file.flags |= SBX_FILE_F_RECURSIVE;
+    }
+
+    ctx = ngx_http_sandbox_ctx(r);
+    call = ngx_http_sandbox_v1_file_call(r, &file, &ctx->path, NULL, NULL);
+
+    if (call != NULL) {
+        call->frame = ngx_http_sandbox_v1_remove_frame;
+    }
+
+    return ngx_http_sandbox_v1_start(r, call);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_remove_frame(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    if (frame->type != SBX_F_END) {
+        return ngx_http_sandbox_v1_broken(call, "a wrong frame for delete");
+    }
+
+    return ngx_http_sandbox_v1_finish(call,
+                            ngx_http_sandbox_v1_no_content(call->request));
+}
+
+
+/* Without a path it is the list that a glob selects. */
+
+ngx_int_t
+ngx_http_sandbox_v1_files(ngx_http_request_t *r)
+{
+    ngx_http_sandbox_ctx_t  *ctx;
+
+    ctx = ngx_http_sandbox_ctx(r);
+
+    return ctx->has_path ? ngx_http_sandbox_v1_download(r)
+                         : ngx_http_sandbox_v1_glob(r);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_glob(ngx_http_request_t *r)
+{
+    ngx_int_t                    rc;
+    ngx_str_t                    pattern;
+    ngx_http_sandbox_call_t     *call;
+    ngx_http_sandbox_v1_glob_t  *glob;
+
+    glob = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_v1_glob_t));
+
+    if (glob == NULL) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    }
+
+    glob->file.verb = SBX_FILE_GLOB;
+    glob->file.user = SBX_USER_USER;
+
+    rc = ngx_http_sandbox_v1_glob_query(r, &glob->file, &pattern);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    ngx_http_sandbox_json_init(&glob->json, r->pool);
+    ngx_http_sandbox_json_raw(&glob->json, "{\"entries\":[");
+
+    call = ngx_http_sandbox_v1_file_call(r, &glob->file, NULL, &pattern,
+                                         glob);
+
+    if (call != NULL) {
+        call->frame = ngx_http_sandbox_v1_glob_frame;
+    }
+
+    return ngx_http_sandbox_v1_start(r, call);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_glob_query(ngx_http_request_t *r, sbx_f_file_t *file,
+    ngx_str_t *pattern)
+{
+    ngx_int_t  rc, skip;
+    ngx_str_t  cursor;
+
+    rc = ngx_http_sandbox_arg(r, "glob", pattern);
+
+    if (rc == NGX_DECLINED) {
+        ngx_str_set(pattern, "*");
+
+    } else if (rc != NGX_OK) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    }
+
+    if (pattern->len == 0 || pattern->len >= SBX_PATH_MAX
+        || memchr(pattern->data, '\0', pattern->len) != NULL)
+    {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_REQUEST,
+                                        "glob is empty, has a NUL or is "
+                                        "longer than %d bytes",
+                                        SBX_PATH_MAX - 1);
+    }
+
+    file->path2_len = (uint32_t) pattern->len;
+    file->limit = NGX_HTTP_SANDBOX_V1_ENTRIES;
+
+    rc = ngx_http_sandbox_arg_number(r, "limit", 1,
+                                     NGX_HTTP_SANDBOX_V1_ENTRIES_MAX,
+                                     &file->limit);
+
+    if (rc == NGX_ABORT) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_REQUEST,
+                                        "limit must be a number from 1 to %d",
+                                        NGX_HTTP_SANDBOX_V1_ENTRIES_MAX);
+    }
+
+    if (rc == NGX_ERROR) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    }
+
+    rc = ngx_http_sandbox_arg(r, "cursor", &cursor);
+
+    if (rc == NGX_DECLINED) {
+        return NGX_OK;
+    }
+
+    if (rc != NGX_OK) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    }
+
+    skip = (cursor.len >= 2 && cursor.len <= 13 && cursor.data[0] == 'g')
+           ? ngx_hextoi(cursor.data + 1, cursor.len - 1) : NGX_ERROR;
+
+    if (skip <= 0) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_REQUEST,
+                                        "cursor is none that a list has "
+                                        "given");
+    }
+
+    file->skip = (uint64_t) skip;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_glob_frame(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
+{
+    ngx_int_t                    rc;
+    sbx_f_end_t                  end;
+    ngx_http_sandbox_v1_glob_t  *glob;
+
+    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    glob = call->data;
+
+    if (frame->type == SBX_F_END) {
+        ngx_memcpy(&end, payload, sizeof(sbx_f_end_t));
+        return ngx_http_sandbox_v1_glob_send(call, end.next);
+    }
+
+    if (frame->type != SBX_F_ENTRY || glob->count == glob->file.limit) {
+        return ngx_http_sandbox_v1_broken(call, "a wrong frame for glob");
+    }
+
+    if (glob->json.size > NGX_HTTP_SANDBOX_V1_LIST_MAX) {
+        return ngx_http_sandbox_v1_glob_send(call,
+                                             glob->file.skip + glob->count);
+    }
+
+    ngx_http_sandbox_json_raw(&glob->json, glob->count++ ? "," : "");
+
+    if (ngx_http_sandbox_v1_glob_entry(&glob->json, payload, frame->length)
+        != NGX_OK)
+    {
+        return ngx_http_sandbox_v1_broken(call, "an entry that cannot be");
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_glob_send(ngx_http_sandbox_call_t *call, uint64_t next)
+{
+    u_char                       cursor[sizeof("g") + NGX_INT64_LEN];
+    ngx_http_sandbox_json_t     *j;
+    ngx_http_sandbox_v1_glob_t  *glob;
+
+    glob = call->data;
+    j = &glob->json;
+
+    ngx_http_sandbox_json_raw(j, "],\"next_cursor\":");
+
+    if (next == 0) {
+        ngx_http_sandbox_json_raw(j, "null}");
+
+    } else {
+        *ngx_sprintf(cursor, "g%xL", (int64_t) next) = '\0';
+        ngx_http_sandbox_json_cstring(j, (char *) cursor);
+        ngx_http_sandbox_json_raw(j, "}");
+    }
+
+    return ngx_http_sandbox_v1_finish(call,
+                ngx_http_sandbox_json_send(call->request, NGX_HTTP_OK, j));
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_glob_entry(ngx_http_sandbox_json_t *j,
+    const u_char *payload, size_t len)
+{
+    u_char          mode[NGX_INT_T_LEN + 1];
+    const char     *path, *owner, *group, *target, *name;
+    sbx_f_entry_t   entry;
+
+    if (sbx_wire_check_entry(payload, len, &entry, &path, &owner, &group,
+                             &target)
+        != 0
+        || entry.type >= sbx_nelts(ngx_http_sandbox_v1_file_types))
+    {
+        return NGX_ERROR;
+    }
+
+    for (name = path + entry.path_len; name > path; name--) {
+        if (name[-1] == '/') {
+            break;
+        }
+    }
+
+    (void) snprintf((char *) mode, sizeof(mode), "%04o", entry.mode & 07777);
+
+    ngx_http_sandbox_json_raw(j, "{");
+    ngx_http_sandbox_v1_file_json(j, path, entry.path_len);
+    ngx_http_sandbox_json_raw(j, ",\"name\":");
+    ngx_http_sandbox_json_string(j, name, path + entry.path_len - name);
+    ngx_http_sandbox_json_raw(j, ",\"type\":");
+    ngx_http_sandbox_json_cstring(j,
+                                  ngx_http_sandbox_v1_file_types[entry.type]);
+    ngx_http_sandbox_json_raw(j, ",\"size\":");
+    ngx_http_sandbox_json_int(j, (int64_t) entry.size);
+    ngx_http_sandbox_json_raw(j, ",\"mode\":");
+    ngx_http_sandbox_json_cstring(j, (char *) mode);
+    ngx_http_sandbox_json_raw(j, ",\"owner\":");
+    ngx_http_sandbox_json_string(j, owner, entry.owner_len);
+    ngx_http_sandbox_json_raw(j, ",\"group\":");
+    ngx_http_sandbox_json_string(j, group, entry.group_len);
+    ngx_http_sandbox_json_raw(j, ",\"modified_at\":");
+    ngx_http_sandbox_json_time(j, entry.mtime_ns / 1000000);
+    ngx_http_sandbox_json_raw(j, ",\"target\":");
+
+    if (entry.type == SBX_TYPE_LINK) {
+        ngx_http_sandbox_json_string(j, target, entry.target_len);
+
+    } else {
+        ngx_http_sandbox_json_raw(j, "null");
+    }
+
+    ngx_http_sandbox_json_raw(j, "}");
+
+    return NGX_OK;
+}

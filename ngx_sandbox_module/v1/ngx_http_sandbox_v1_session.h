@@ -1,0 +1,41 @@
+/*
+ * A session as the broker tells it, and as the API prints it.
+ */
+
+#ifndef _NGX_HTTP_SANDBOX_V1_SESSION_H_INCLUDED_
+#define _NGX_HTTP_SANDBOX_V1_SESSION_H_INCLUDED_
+
+
+#include "ngx_http_sandbox_v1.h"
+
+
+/* Gathers a SESSION frame and the META frames after it. */
+
+typedef struct {
+    sbx_f_session_t   session;
+    u_char           *meta;       /* room for SBX_META_MAX, once needed */
+    size_t            meta_len;
+    ngx_uint_t        there;      /* a SESSION frame has come */
+} ngx_http_sandbox_v1_session_t;
+
+
+/*
+ * NGX_OK: the session is whole; NGX_AGAIN: more META frames are to come;
+ * NGX_DECLINED: the frame does not belong here; NGX_ERROR: out of memory.
+ */
+ngx_int_t ngx_http_sandbox_v1_session_frame(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_session_t *s, const sbx_frame_t *frame,
+    const u_char *payload);
+
+void ngx_http_sandbox_v1_session_json(ngx_http_sandbox_json_t *j,
+    const ngx_http_sandbox_v1_session_t *s);
+
+/* For the log variables. */
+ngx_int_t ngx_http_sandbox_v1_session_note(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_session_t *s);
+
+/* The bit of a capability's word, 0 if there is none. */
+uint32_t ngx_http_sandbox_v1_capability(const sbx_json_str_t *word);
+
+
+#endif /* _NGX_HTTP_SANDBOX_V1_SESSION_H_INCLUDED_ */

@@ -1,0 +1,614 @@
+#include "ngx_http_sandbox_v1_session.h"
+
+
+#define NGX_HTTP_SANDBOX_V1_FILTERS     16
+#define NGX_HTTP_SANDBOX_V1_PAGE        100
+#define NGX_HTTP_SANDBOX_V1_PAGE_MAX    1000
+
+
+typedef struct {
+    ngx_str_t                       key;
+    ngx_str_t                       value;
+} ngx_http_sandbox_v1_filter_t;
+
+
+typedef struct {
+    ngx_http_sandbox_v1_session_t   session;      /* the one being read */
+    ngx_http_sandbox_json_t         json;
+    uint64_t                        limit;
+    uint64_t                        count;
+    uint64_t                        last;         /* seq of the last one */
+    ngx_uint_t                      nfilters;
+    ngx_http_sandbox_v1_filter_t    filters[NGX_HTTP_SANDBOX_V1_FILTERS];
+} ngx_http_sandbox_v1_list_t;
+
+
+static ngx_int_t ngx_http_sandbox_v1_get_frame(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd);
+static ngx_int_t ngx_http_sandbox_v1_destroy_frame(
+    ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
+    const u_char *payload, ngx_fd_t fd);
+static int ngx_http_sandbox_v1_list_query(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_list_t *list, sbx_list_t *ask, sbx_error_t *e);
+static int ngx_http_sandbox_v1_list_name(ngx_http_request_t *r,
+    const char *name, ngx_str_t *value, sbx_error_t *e);
+static int ngx_http_sandbox_v1_list_cursor(ngx_http_request_t *r,
+    sbx_list_t *ask, sbx_error_t *e);
+static int ngx_http_sandbox_v1_list_filters(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_list_t *list, sbx_error_t *e);
+static ngx_int_t ngx_http_sandbox_v1_list_frame(
+    ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
+    const u_char *payload, ngx_fd_t fd);
+static ngx_int_t ngx_http_sandbox_v1_list_add(ngx_http_sandbox_call_t *call);
+static ngx_int_t ngx_http_sandbox_v1_list_send(ngx_http_sandbox_call_t *call,
+    uint64_t next);
+static ngx_int_t ngx_http_sandbox_v1_list_match(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_list_t *list);
+
+
+ngx_int_t
+ngx_http_sandbox_v1_get(ngx_http_request_t *r)
+{
+    ngx_http_sandbox_call_t        *call;
+    ngx_http_sandbox_v1_session_t  *session;
+
+    session = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_v1_session_t));
+
+    if (session == NULL) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    }
+
+    call = ngx_http_sandbox_v1_call(r, SBX_OP_GET, NULL, 0, NGX_INVALID_FILE,
+                                    session);
+
+    if (call != NULL) {
+        call->frame = ngx_http_sandbox_v1_get_frame;
+    }
+
+    return ngx_http_sandbox_v1_start(r, call);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_get_frame(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
+{
+    ngx_int_t                       rc;
+    ngx_http_request_t             *r;
+    ngx_http_sandbox_json_t         j;
+    ngx_http_sandbox_v1_session_t  *session;
+
+    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    r = call->request;
+    session = call->data;
+
+    if (frame->type != SBX_F_END) {
+        rc = ngx_http_sandbox_v1_session_frame(r, session, frame, payload);
+
+        return (rc == NGX_OK || rc == NGX_AGAIN)
+               ? NGX_OK
+               : ngx_http_sandbox_v1_broken(call, "a wrong frame for get");
+    }
+
+    if (!session->there
+        || session->meta_len != session->session.meta_size
+        || ngx_http_sandbox_v1_session_note(r, session) != NGX_OK)
+    {
+        return ngx_http_sandbox_v1_broken(call, "no session for get");
+    }
+
+    ngx_http_sandbox_json_init(&j, r->pool);
+    ngx_http_sandbox_v1_session_json(&j, session);
+
+    return ngx_http_sandbox_v1_finish(call,
+                             ngx_http_sandbox_json_send(r, NGX_HTTP_OK, &j));
+}
+
+
+ngx_int_t
+ngx_http_sandbox_v1_destroy(ngx_http_request_t *r)
+{
+    uint64_t                  grace;
+    ngx_int_t                 rc;
+    ngx_http_sandbox_call_t  *call;
+
+    rc = ngx_http_sandbox_arg_number(r, "grace_s", 0, 0, &grace);
+
+    if (rc == NGX_ABORT) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_REQUEST,
+                                        "grace_s must be 0: this server "
+                                        "kills at once");
+    }
+
+    if (rc == NGX_ERROR) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    }
+
+    call = ngx_http_sandbox_v1_call(r, SBX_OP_DESTROY, NULL, 0,
+                                    NGX_INVALID_FILE, NULL);
+
+    if (call != NULL) {
+        call->frame = ngx_http_sandbox_v1_destroy_frame;
+    }
+
+    return ngx_http_sandbox_v1_start(r, call);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_destroy_frame(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    if (frame->type != SBX_F_END) {
+        return ngx_http_sandbox_v1_broken(call, "a wrong frame for destroy");
+    }
+
+    return ngx_http_sandbox_v1_finish(call,
+                            ngx_http_sandbox_v1_no_content(call->request));
+}
+
+
+ngx_int_t
+ngx_http_sandbox_v1_list(ngx_http_request_t *r)
+{
+    sbx_list_t                  *ask;
+    sbx_error_t                  e;
+    ngx_str_t                    tenant, user;
+    ngx_http_sandbox_call_t     *call;
+    ngx_http_sandbox_v1_list_t  *list;
+
+    ask = ngx_pcalloc(r->pool, sizeof(sbx_list_t));
+    list = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_v1_list_t));
+
+    if (ask == NULL || list == NULL) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    }
+
+    if (ngx_http_sandbox_v1_list_name(r, "tenant_id", &tenant, &e) != 0
+        || ngx_http_sandbox_v1_list_name(r, "user_id", &user, &e) != 0
+        || ngx_http_sandbox_v1_list_query(r, list, ask, &e) != 0)
+    {
+        return ngx_http_sandbox_problem_core(r, &e);
+    }
+
+    ngx_http_sandbox_json_init(&list->json, r->pool);
+    ngx_http_sandbox_json_raw(&list->json, "{\"sessions\":[");
+
+    call = ngx_http_sandbox_v1_call(r, SBX_OP_LIST, ask, sizeof(sbx_list_t),
+                                    NGX_INVALID_FILE, list);
+
+    if (call != NULL) {
+        call->frame = ngx_http_sandbox_v1_list_frame;
+
+        if (tenant.len != 0) {
+            (void) sbx_copy_string(call->header.tenant,
+                                   sizeof(call->header.tenant),
+                                   (char *) tenant.data, tenant.len);
+        }
+
+        if (user.len != 0) {
+            (void) sbx_copy_string(call->header.user,
+                                   sizeof(call->header.user),
+                                   (char *) user.data, user.len);
+        }
+    }
+
+    return ngx_http_sandbox_v1_start(r, call);
+}
+
+
+/* Empty where it is left out. */
+
+static int
+ngx_http_sandbox_v1_list_name(ngx_http_request_t *r, const char *name,
+    ngx_str_t *value, sbx_error_t *e)
+{
+    ngx_str_null(value);
+
+    switch (ngx_http_sandbox_arg(r, name, value)) {
+
+    case NGX_DECLINED:
+        ngx_str_null(value);
+        return 0;
+
+    case NGX_OK:
+        if (sbx_name_ok((char *) value->data, value->len)) {
+            return 0;
+        }
+
+        return sbx_error(e, 0, SBX_E_INVALID, "%s is no such name", name);
+
+    default:
+        return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
+    }
+}
+
+
+static int
+ngx_http_sandbox_v1_list_query(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_list_t *list, sbx_list_t *ask, sbx_error_t *e)
+{
+    ngx_str_t  template, status;
+
+    if (ngx_http_sandbox_v1_list_name(r, "template", &template, e) != 0
+        || ngx_http_sandbox_v1_list_name(r, "status", &status, e) != 0
+        || ngx_http_sandbox_v1_list_cursor(r, ask, e) != 0
+        || ngx_http_sandbox_v1_list_filters(r, list, e) != 0)
+    {
+        return -1;
+    }
+
+    if (template.len != 0
+        && sbx_copy_string(ask->template, sizeof(ask->template),
+                           (char *) template.data, template.len)
+           != 0)
+    {
+        return sbx_error(e, 0, SBX_E_INVALID, "template is no such name");
+    }
+
+    if (status.len != 0) {
+
+        if (ngx_http_sandbox_v1_is(&status, "running")) {
+            ask->status = SBX_STATUS_RUNNING + 1;
+
+        } else if (ngx_http_sandbox_v1_is(&status, "paused")) {
+            ask->status = SBX_STATUS_PAUSED + 1;
+
+        } else {
+            return sbx_error(e, 0, SBX_E_INVALID,
+                             "status must be running or paused");
+        }
+    }
+
+    list->limit = NGX_HTTP_SANDBOX_V1_PAGE;
+
+    switch (ngx_http_sandbox_arg_number(r, "limit", 1,
+                                        NGX_HTTP_SANDBOX_V1_PAGE_MAX,
+                                        &list->limit))
+    {
+    case NGX_ABORT:
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "limit must be a number from 1 to %d",
+                         NGX_HTTP_SANDBOX_V1_PAGE_MAX);
+
+    case NGX_ERROR:
+        return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
+
+    default:
+        break;
+    }
+
+    /* metadata is filtered here, so that the broker reads no JSON: then it
+     * tells of all, until enough have matched */
+
+    ask->limit = (list->nfilters == 0) ? list->limit : 0;
+
+    return 0;
+}
+
+
+/* "s" and the order of the session to go on below, in hexadecimal. */
+
+static int
+ngx_http_sandbox_v1_list_cursor(ngx_http_request_t *r, sbx_list_t *ask,
+    sbx_error_t *e)
+{
+    ngx_int_t  n;
+    ngx_str_t  cursor;
+
+    switch (ngx_http_sandbox_arg(r, "cursor", &cursor)) {
+
+    case NGX_DECLINED:
+        return 0;
+
+    case NGX_OK:
+        break;
+
+    default:
+        return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
+    }
+
+    if (cursor.len >= 2 && cursor.len <= 16 && cursor.data[0] == 's') {
+        n = ngx_hextoi(cursor.data + 1, cursor.len - 1);
+
+        if (n > 0) {
+            ask->before = (uint64_t) n;
+            return 0;
+        }
+    }
+
+    return sbx_error(e, 0, SBX_E_INVALID,
+                     "cursor is none that a list has given");
+}
+
+
+/* One side of "name=value", + and %XX decoded. */
+
+static int
+ngx_http_sandbox_v1_list_decode(ngx_pool_t *pool, const u_char *s,
+    const u_char *end, ngx_str_t *value)
+{
+    u_char  *p, *src, *dst;
+
+    p = ngx_pnalloc(pool, end - s + 1);
+
+    if (p == NULL) {
+        return -1;
+    }
+
+    for (dst = p; s < end; s++) {
+        *dst++ = (*s == '+') ? ' ' : *s;
+    }
+
+    src = p;
+    value->len = dst - p;
+    value->data = p;
+
+    dst = p;
+    ngx_unescape_uri(&dst, &src, value->len, 0);
+    value->len = dst - p;
+
+    return 0;
+}
+
+
+static int
+ngx_http_sandbox_v1_list_filters(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_list_t *list, sbx_error_t *e)
+{
+    u_char                        *p, *end, *last, *equal;
+    ngx_http_sandbox_v1_filter_t  *filter;
+
+    static const u_char            prefix[] = "metadata.";
+    const size_t                   n = sizeof(prefix) - 1;
+
+    p = r->args.data;
+    last = p + r->args.len;
+
+    for ( /* void */ ; p < last; p = end + 1) {
+        end = ngx_strlchr(p, last, '&');
+
+        if (end == NULL) {
+            end = last;
+        }
+
+        if ((size_t) (end - p) < n || ngx_memcmp(p, prefix, n) != 0) {
+            continue;
+        }
+
+        if (list->nfilters == NGX_HTTP_SANDBOX_V1_FILTERS) {
+            return sbx_error(e, 0, SBX_E_INVALID,
+                             "at most %d metadata.KEY=VALUE can be asked for",
+                             NGX_HTTP_SANDBOX_V1_FILTERS);
+        }
+
+        equal = ngx_strlchr(p, end, '=');
+
+        if (equal == NULL || equal == p + n) {
+            return sbx_error(e, 0, SBX_E_INVALID,
+                             "metadata is filtered by metadata.KEY=VALUE");
+        }
+
+        filter = &list->filters[list->nfilters++];
+
+        if (ngx_http_sandbox_v1_list_decode(r->pool, p + n, equal,
+                                            &filter->key)
+            != 0
+            || ngx_http_sandbox_v1_list_decode(r->pool, equal + 1, end,
+                                               &filter->value)
+               != 0)
+        {
+            return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
+        }
+    }
+
+    return 0;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_list_frame(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
+{
+    ngx_int_t                    rc;
+    sbx_f_end_t                  end;
+    ngx_http_sandbox_v1_list_t  *list;
+
+    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    list = call->data;
+
+    if (frame->type == SBX_F_END) {
+        ngx_memcpy(&end, payload, sizeof(sbx_f_end_t));
+        return ngx_http_sandbox_v1_list_send(call, end.next);
+    }
+
+    switch (ngx_http_sandbox_v1_session_frame(call->request, &list->session,
+                                              frame, payload))
+    {
+    case NGX_OK:
+        return ngx_http_sandbox_v1_list_add(call);
+
+    case NGX_AGAIN:
+        return NGX_OK;
+
+    default:
+        return ngx_http_sandbox_v1_broken(call, "a wrong frame for list");
+    }
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_list_add(ngx_http_sandbox_call_t *call)
+{
+    ngx_int_t                    rc;
+    ngx_http_sandbox_v1_list_t  *list;
+
+    list = call->data;
+
+    rc = ngx_http_sandbox_v1_list_match(call->request, list);
+
+    if (rc == NGX_ERROR) {
+        return ngx_http_sandbox_v1_broken(call, "metadata that is not JSON");
+    }
+
+    if (rc != NGX_OK) {
+        return NGX_OK;
+    }
+
+    if (list->count == list->limit
+        || list->json.size > NGX_HTTP_SANDBOX_V1_LIST_MAX)
+    {
+        return ngx_http_sandbox_v1_list_send(call, list->last);
+    }
+
+    ngx_http_sandbox_json_raw(&list->json, list->count++ ? "," : "");
+    ngx_http_sandbox_v1_session_json(&list->json, &list->session);
+
+    list->last = list->session.session.seq;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_list_send(ngx_http_sandbox_call_t *call, uint64_t next)
+{
+    u_char                       cursor[sizeof("s") + NGX_INT64_LEN];
+    ngx_http_sandbox_json_t     *j;
+    ngx_http_sandbox_v1_list_t  *list;
+
+    list = call->data;
+    j = &list->json;
+
+    ngx_http_sandbox_json_raw(j, "],\"next_cursor\":");
+
+    if (next == 0) {
+        ngx_http_sandbox_json_raw(j, "null}");
+
+    } else {
+        *ngx_sprintf(cursor, "s%xL", (int64_t) next) = '\0';
+        ngx_http_sandbox_json_cstring(j, (char *) cursor);
+        ngx_http_sandbox_json_raw(j, "}");
+    }
+
+    return ngx_http_sandbox_v1_finish(call,
+                ngx_http_sandbox_json_send(call->request, NGX_HTTP_OK, j));
+}
+
+
+/* A session's metadata as a map, the way a body is bound. */
+
+static ngx_int_t
+ngx_http_sandbox_v1_list_metadata(ngx_pool_t *pool,
+    const ngx_http_sandbox_v1_session_t *session, sbx_json_map_t *map)
+{
+    u_char            *text, *p;
+    size_t             len;
+    sbx_error_t        e;
+    sbx_json_alloc_t   alloc;
+
+    static const sbx_json_field_t  fields[] = {
+        { .name = "m", .type = SBX_JSON_MAP, .offset = 0 },
+        { .name = NULL }
+    };
+
+    map->nelts = 0;
+
+    if (session->meta_len == 0) {
+        return NGX_OK;
+    }
+
+    len = sizeof("{\"m\":}") - 1 + session->meta_len;
+    text = ngx_pnalloc(pool, len);
+
+    if (text == NULL) {
+        return NGX_ERROR;
+    }
+
+    p = ngx_cpymem(text, "{\"m\":", sizeof("{\"m\":") - 1);
+    p = ngx_cpymem(p, session->meta, session->meta_len);
+    *p = '}';
+
+    alloc = ngx_http_sandbox_v1_allocator(pool);
+
+    return sbx_json_bind(text, len, fields, map, &alloc, &e) == 0 ? NGX_OK
+                                                                  : NGX_ERROR;
+}
+
+
+static ngx_uint_t
+ngx_http_sandbox_v1_list_has(const sbx_json_map_t *map,
+    const ngx_http_sandbox_v1_filter_t *filter)
+{
+    size_t                  i;
+    const sbx_json_pair_t  *pair;
+
+    for (i = 0; i < map->nelts; i++) {
+        pair = &map->elts[i];
+
+        if (pair->key.len == filter->key.len
+            && ngx_memcmp(pair->key.data, filter->key.data, filter->key.len)
+               == 0)
+        {
+            return pair->value.len == filter->value.len
+                   && ngx_memcmp(pair->value.data, filter->value.data,
+                                 filter->value.len)
+                      == 0;
+        }
+    }
+
+    return 0;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_list_match(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_list_t *list)
+{
+    ngx_int_t        rc;
+    ngx_pool_t      *pool;
+    ngx_uint_t       i;
+    sbx_json_map_t   map;
+
+    if (list->nfilters == 0) {
+        return NGX_OK;
+    }
+
+    /* of its own for each session: the request's would grow with them */
+
+    pool = ngx_create_pool(NGX_DEFAULT_POOL_SIZE, r->connection->log);
+
+    if (pool == NULL) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_http_sandbox_v1_list_metadata(pool, &list->session, &map);
+
+    for (i = 0; rc == NGX_OK && i < list->nfilters; i++) {
+        if (!ngx_http_sandbox_v1_list_has(&map, &list->filters[i])) {
+            rc = NGX_DECLINED;
+        }
+    }
+
+    ngx_destroy_pool(pool);
+
+    return rc;
+}

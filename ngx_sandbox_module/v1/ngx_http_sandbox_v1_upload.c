@@ -1,0 +1,752 @@
+/*
+ * Uploads.  The session's init is asked first; what it refuses is answered
+ * before the client sends its body (100 Continue waits for READY).  Then the
+ * body is passed on as it comes, unbuffered: no more than a window is queued,
+ * and while it is full the client is not read.  The file takes its name only
+ * when the empty DATA frame has come, which is sent after the whole body was
+ * read: whatever ends the call before that leaves nothing.
+ *
+ *   [OPEN ... compare the ETag, where If-Match or If-None-Match name one]
+ *   PUT -> READY -> DATA ... DATA(0) -> END
+ */
+
+#include "ngx_http_sandbox_v1_files.h"
+
+
+#define NGX_HTTP_SANDBOX_V1_WINDOW    (256 * 1024)
+#define NGX_HTTP_SANDBOX_V1_STALL     60000
+
+
+typedef struct {
+    ngx_http_request_t        *request;
+    ngx_http_sandbox_call_t   *call;
+    sbx_f_file_t               file;
+    ngx_str_t                  path;
+    ngx_str_t                  if_match;
+    ngx_str_t                  if_none_match;
+    off_t                      max;           /* 0: none */
+    off_t                      received;
+    ngx_event_t                stall;         /* the other side is stuck */
+    unsigned                   ready:1;
+    unsigned                   whole:1;       /* the last DATA is queued */
+    unsigned                   new_only:1;    /* If-None-Match: * */
+} ngx_http_sandbox_v1_upload_t;
+
+
+static ngx_int_t ngx_http_sandbox_v1_upload_query(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_upload_t *upload);
+static ngx_int_t ngx_http_sandbox_v1_upload_mode(ngx_http_request_t *r,
+    sbx_f_file_t *file);
+static ngx_int_t ngx_http_sandbox_v1_upload_conditions(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_upload_t *upload);
+static ngx_int_t ngx_http_sandbox_v1_upload_size(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_upload_t *upload);
+static ngx_int_t ngx_http_sandbox_v1_upload_look(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_upload_t *upload);
+static ngx_int_t ngx_http_sandbox_v1_upload_look_frame(
+    ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
+    const u_char *payload, ngx_fd_t fd);
+static ngx_uint_t ngx_http_sandbox_v1_upload_allowed(
+    ngx_http_sandbox_v1_upload_t *upload, const ngx_str_t *etag);
+static ngx_int_t ngx_http_sandbox_v1_upload_put(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_upload_t *upload);
+static ngx_int_t ngx_http_sandbox_v1_upload_frame(
+    ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
+    const u_char *payload, ngx_fd_t fd);
+static ngx_int_t ngx_http_sandbox_v1_upload_begin(
+    ngx_http_sandbox_v1_upload_t *upload);
+static ngx_int_t ngx_http_sandbox_v1_upload_pump(
+    ngx_http_sandbox_v1_upload_t *upload);
+static ngx_int_t ngx_http_sandbox_v1_upload_take(
+    ngx_http_sandbox_v1_upload_t *upload);
+static ngx_int_t ngx_http_sandbox_v1_upload_too_large(ngx_http_request_t *r,
+    off_t max);
+static ngx_int_t ngx_http_sandbox_v1_upload_end(
+    ngx_http_sandbox_v1_upload_t *upload, const sbx_f_end_t *end);
+static void ngx_http_sandbox_v1_upload_read(ngx_http_request_t *r);
+static void ngx_http_sandbox_v1_upload_nothing(ngx_http_request_t *r);
+static void ngx_http_sandbox_v1_upload_writable(
+    ngx_http_sandbox_call_t *call);
+static void ngx_http_sandbox_v1_upload_stalled(ngx_event_t *ev);
+static void ngx_http_sandbox_v1_upload_cleanup(void *data);
+
+
+ngx_int_t
+ngx_http_sandbox_v1_upload(ngx_http_request_t *r)
+{
+    ngx_int_t                      rc;
+    ngx_pool_cleanup_t            *cln;
+    ngx_http_sandbox_ctx_t        *ctx;
+    ngx_http_sandbox_v1_upload_t  *upload;
+
+    /* a refusal must not be preceded by "100 Continue" */
+
+    r->expect_tested = 1;
+
+    upload = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_v1_upload_t));
+    cln = ngx_pool_cleanup_add(r->pool, 0);
+
+    if (upload == NULL || cln == NULL) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    }
+
+    ctx = ngx_http_sandbox_ctx(r);
+
+    ctx->data = upload;
+
+    upload->request = r;
+    upload->path = ctx->path;
+    upload->file.verb = SBX_FILE_PUT;
+    upload->file.user = SBX_USER_USER;
+    upload->stall.handler = ngx_http_sandbox_v1_upload_stalled;
+    upload->stall.data = upload;
+    upload->stall.log = r->connection->log;
+
+    cln->handler = ngx_http_sandbox_v1_upload_cleanup;
+    cln->data = upload;
+
+    rc = ngx_http_sandbox_v1_upload_query(r, upload);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    if (upload->if_match.data != NULL || upload->if_none_match.data != NULL) {
+        return ngx_http_sandbox_v1_upload_look(r, upload);
+    }
+
+    return ngx_http_sandbox_v1_upload_put(r, upload);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_upload_query(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_upload_t *upload)
+{
+    ngx_int_t   rc;
+    ngx_uint_t  overwrite;
+
+    overwrite = 1;
+
+    rc = ngx_http_sandbox_v1_file_path(r, &upload->file);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    rc = ngx_http_sandbox_v1_flag(r, "overwrite", &overwrite);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    if (!overwrite) {
+        upload->file.flags |= SBX_FILE_F_NO_REPLACE;
+    }
+
+    rc = ngx_http_sandbox_v1_upload_mode(r, &upload->file);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    rc = ngx_http_sandbox_v1_upload_conditions(r, upload);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    return ngx_http_sandbox_v1_upload_size(r, upload);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_upload_mode(ngx_http_request_t *r, sbx_f_file_t *file)
+{
+    size_t      i;
+    ngx_int_t   rc;
+    ngx_str_t   mode;
+
+    rc = ngx_http_sandbox_arg(r, "mode", &mode);
+
+    if (rc == NGX_DECLINED) {
+        return NGX_OK;
+    }
+
+    if (rc != NGX_OK) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    }
+
+    for (i = 0; i < mode.len && mode.len <= 4; i++) {
+        if (mode.data[i] < '0' || mode.data[i] > '7') {
+            break;
+        }
+
+        file->mode = file->mode * 8 + (mode.data[i] - '0');
+    }
+
+    if (mode.len == 0 || i < mode.len || file->mode > 0777) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_REQUEST,
+                                        "mode must be octal, from 0 to 0777");
+    }
+
+    file->flags |= SBX_FILE_F_MODE;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_upload_conditions(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_upload_t *upload)
+{
+    ngx_int_t  match, none;
+
+    match = ngx_http_sandbox_v1_header(r, "if-match", &upload->if_match);
+    none = ngx_http_sandbox_v1_header(r, "if-none-match",
+                                      &upload->if_none_match);
+
+    if (match == NGX_ABORT || none == NGX_ABORT) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_REQUEST,
+                                        "If-Match and If-None-Match can each "
+                                        "be given once");
+    }
+
+    if (none == NGX_OK && ngx_http_sandbox_v1_is(&upload->if_none_match, "*"))
+    {
+        /* this one the session itself can keep, in one step */
+
+        upload->new_only = 1;
+        upload->file.flags |= SBX_FILE_F_NO_REPLACE;
+        ngx_str_null(&upload->if_none_match);
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_upload_size(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_upload_t *upload)
+{
+    off_t                          length;
+    ngx_http_sandbox_loc_conf_t   *slcf;
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sandbox_module);
+
+    length = r->headers_in.content_length_n;
+    upload->max = slcf->max_upload;
+
+    if (upload->max > 0 && length > upload->max) {
+        return ngx_http_sandbox_v1_upload_too_large(r, upload->max);
+    }
+
+    if (length >= 0) {
+        upload->file.size = (uint64_t) length;
+
+    } else {
+        upload->file.size = r->headers_in.chunked ? SBX_UNSET : 0;
+    }
+
+    upload->file.max = (upload->max > 0) ? (uint64_t) upload->max : SBX_UNSET;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_upload_too_large(ngx_http_request_t *r, off_t max)
+{
+    u_char  text[NGX_OFF_T_LEN + 1];
+
+    *ngx_sprintf(text, "%O", max) = '\0';
+
+    return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_PAYLOAD_TOO_LARGE,
+                                    "an upload is limited to %s bytes",
+                                    (char *) text);
+}
+
+
+/* The file that is there now, for its ETag. */
+
+static ngx_int_t
+ngx_http_sandbox_v1_upload_look(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_upload_t *upload)
+{
+    sbx_f_file_t              file;
+    ngx_http_sandbox_call_t  *call;
+
+    ngx_memzero(&file, sizeof(sbx_f_file_t));
+    file.verb = SBX_FILE_OPEN;
+    file.user = SBX_USER_USER;
+    file.path_len = upload->file.path_len;
+
+    call = ngx_http_sandbox_v1_file_call(r, &file, &upload->path, NULL,
+                                         upload);
+
+    if (call != NULL) {
+        call->frame = ngx_http_sandbox_v1_upload_look_frame;
+    }
+
+    return ngx_http_sandbox_v1_start(r, call);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_upload_look_frame(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
+{
+    u_char                         buf[NGX_HTTP_SANDBOX_V1_ETAG_MAX];
+    ngx_int_t                      rc;
+    ngx_str_t                      etag;
+    sbx_f_error_t                  error;
+    ngx_file_info_t                info;
+    ngx_http_request_t            *r;
+    ngx_http_sandbox_v1_upload_t  *upload;
+
+    r = call->request;
+    upload = call->data;
+
+    ngx_str_null(&etag);
+    error.code = SBX_OK;
+
+    if (frame->type == SBX_F_ERROR) {
+        ngx_memcpy(&error, payload, sizeof(sbx_f_error_t));
+    }
+
+    if (error.code != SBX_E_FILE) {
+        rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+
+        if (rc != NGX_DECLINED) {
+            return rc;
+        }
+
+        if (frame->type != SBX_F_OPENED || fd == NGX_INVALID_FILE) {
+            return ngx_http_sandbox_v1_broken(call, "a wrong frame for open");
+        }
+
+        rc = ngx_http_sandbox_v1_file_info(fd, &info);
+        (void) ngx_close_file(fd);
+
+        if (rc != NGX_OK) {
+            return ngx_http_sandbox_v1_finish(call,
+                       ngx_http_sandbox_problem(r,
+                                           NGX_HTTP_SANDBOX_WRONG_FILE_TYPE,
+                                           "not a regular file"));
+        }
+
+        etag.data = buf;
+        etag.len = ngx_http_sandbox_v1_file_etag(buf, &info) - buf;
+    }
+
+    if (!ngx_http_sandbox_v1_upload_allowed(upload, &etag)) {
+        return ngx_http_sandbox_v1_finish(call,
+                   ngx_http_sandbox_problem(r,
+                                        NGX_HTTP_SANDBOX_PRECONDITION_FAILED,
+                                        NULL));
+    }
+
+    ngx_http_sandbox_call_close(call);
+
+    rc = ngx_http_sandbox_v1_upload_put(r, upload);
+
+    if (rc != NGX_DONE) {
+        return ngx_http_sandbox_v1_finish(call, rc);
+    }
+
+    return NGX_DONE;
+}
+
+
+/* A list of entity tags, or "*"; weak ones only where weak is enough. */
+
+static ngx_uint_t
+ngx_http_sandbox_v1_upload_matches(const ngx_str_t *list,
+    const ngx_str_t *etag, ngx_uint_t weak)
+{
+    u_char  *p, *end, *tag;
+
+    p = list->data;
+    end = p + list->len;
+
+    if (ngx_http_sandbox_v1_is(list, "*")) {
+        return etag->len != 0;
+    }
+
+    while (p < end) {
+        if (*p == ' ' || *p == '\t' || *p == ',') {
+            p++;
+            continue;
+        }
+
+        tag = p;
+
+        if (end - p > 2 && p[0] == 'W' && p[1] == '/') {
+            p += 2;
+            tag = weak ? p : NULL;
+        }
+
+        if (*p != '"') {
+            return 0;
+        }
+
+        p = ngx_strlchr(p + 1, end, '"');
+
+        if (p == NULL) {
+            return 0;
+        }
+
+        p++;
+
+        if (tag != NULL && (size_t) (p - tag) == etag->len
+            && ngx_memcmp(tag, etag->data, etag->len) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+static ngx_uint_t
+ngx_http_sandbox_v1_upload_allowed(ngx_http_sandbox_v1_upload_t *upload,
+    const ngx_str_t *etag)
+{
+    if (upload->if_match.data != NULL
+        && !ngx_http_sandbox_v1_upload_matches(&upload->if_match, etag, 0))
+    {
+        return 0;
+    }
+
+    if (upload->if_none_match.data != NULL
+        && ngx_http_sandbox_v1_upload_matches(&upload->if_none_match, etag,
+                                              1))
+    {
+        return 0;
+    }
+
+    return 1;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_upload_put(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_upload_t *upload)
+{
+    ngx_http_sandbox_call_t  *call;
+
+    call = ngx_http_sandbox_v1_file_call(r, &upload->file, &upload->path,
+                                         NULL, upload);
+
+    if (call != NULL) {
+        call->frame = ngx_http_sandbox_v1_upload_frame;
+        call->writable = ngx_http_sandbox_v1_upload_writable;
+        upload->call = call;
+    }
+
+    return ngx_http_sandbox_v1_start(r, call);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_upload_frame(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
+{
+    ngx_int_t                      rc;
+    sbx_f_end_t                    end;
+    sbx_f_error_t                  error;
+    ngx_http_sandbox_v1_upload_t  *upload;
+
+    upload = call->data;
+
+    if (frame->type == SBX_F_ERROR && upload->new_only) {
+        ngx_memcpy(&error, payload, sizeof(sbx_f_error_t));
+
+        if (error.code == SBX_E_EXISTS) {
+            return ngx_http_sandbox_v1_finish(call,
+                       ngx_http_sandbox_problem(call->request,
+                                        NGX_HTTP_SANDBOX_PRECONDITION_FAILED,
+                                        NULL));
+        }
+    }
+
+    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    if (frame->type == SBX_F_READY && !upload->ready) {
+        return ngx_http_sandbox_v1_upload_begin(upload);
+    }
+
+    if (frame->type == SBX_F_END && upload->whole) {
+        ngx_memcpy(&end, payload, sizeof(sbx_f_end_t));
+        return ngx_http_sandbox_v1_upload_end(upload, &end);
+    }
+
+    return ngx_http_sandbox_v1_broken(call, "a wrong frame for upload");
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_upload_begin(ngx_http_sandbox_v1_upload_t *upload)
+{
+    ngx_int_t            rc;
+    ngx_http_request_t  *r;
+
+    r = upload->request;
+
+    upload->ready = 1;
+
+    /* from here on it is the body that takes time, or the stall timer */
+
+    upload->call->timeout = 0;
+
+    r->expect_tested = 0;
+    r->request_body_no_buffering = 1;
+
+    rc = ngx_http_read_client_request_body(r,
+                                          ngx_http_sandbox_v1_upload_nothing);
+
+    if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
+        return ngx_http_sandbox_v1_finish(upload->call, rc);
+    }
+
+    /* the reference that this took; the request has the router's */
+
+    r->main->count--;
+
+    return ngx_http_sandbox_v1_upload_pump(upload);
+}
+
+
+static void
+ngx_http_sandbox_v1_upload_nothing(ngx_http_request_t *r)
+{
+    /* what has been read is taken by the pump, as all that follows */
+}
+
+
+/*
+ * Moves what can be moved.  NGX_OK, or NGX_DONE when the request is over and
+ * nothing of it may be touched.
+ */
+
+static ngx_int_t
+ngx_http_sandbox_v1_upload_pump(ngx_http_sandbox_v1_upload_t *upload)
+{
+    ngx_int_t                 rc;
+    ngx_http_request_t       *r;
+    ngx_http_sandbox_call_t  *call;
+
+    r = upload->request;
+    call = upload->call;
+
+    for ( ;; ) {
+        rc = ngx_http_sandbox_v1_upload_take(upload);
+
+        if (rc != NGX_OK) {
+            return rc;
+        }
+
+        if (!r->reading_body) {
+            upload->whole = 1;
+
+            if (ngx_http_sandbox_call_queue(call, SBX_F_DATA, NULL, 0)
+                != NGX_OK)
+            {
+                return ngx_http_sandbox_v1_broken(call,
+                                                  "more than memory holds");
+            }
+
+            ngx_add_timer(&upload->stall, NGX_HTTP_SANDBOX_V1_STALL);
+            ngx_http_sandbox_v1_watch(r);
+
+            return NGX_OK;
+        }
+
+        if (ngx_http_sandbox_call_queued(call) > NGX_HTTP_SANDBOX_V1_WINDOW) {
+
+            /* it is not the client who is late */
+
+            if (r->connection->read->timer_set) {
+                ngx_del_timer(r->connection->read);
+            }
+
+            ngx_add_timer(&upload->stall, NGX_HTTP_SANDBOX_V1_STALL);
+            r->read_event_handler = ngx_http_block_reading;
+
+            return NGX_OK;
+        }
+
+        r->read_event_handler = ngx_http_sandbox_v1_upload_read;
+
+        rc = ngx_http_read_unbuffered_request_body(r);
+
+        if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
+            return ngx_http_sandbox_v1_finish(call, rc);
+        }
+
+        if (rc == NGX_AGAIN && r->request_body->bufs == NULL) {
+            return NGX_OK;
+        }
+    }
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_upload_take(ngx_http_sandbox_v1_upload_t *upload)
+{
+    size_t                    size;
+    ngx_int_t                 rc;
+    ngx_buf_t                *b;
+    ngx_chain_t              *cl;
+    ngx_http_request_t       *r;
+    ngx_http_sandbox_call_t  *call;
+
+    r = upload->request;
+    call = upload->call;
+
+    while (r->request_body->bufs != NULL) {
+        cl = r->request_body->bufs;
+        r->request_body->bufs = cl->next;
+
+        b = cl->buf;
+        ngx_free_chain(r->pool, cl);
+
+        if (!ngx_buf_in_memory(b)) {
+            continue;
+        }
+
+        size = b->last - b->pos;
+        upload->received += size;
+
+        if (upload->max > 0 && upload->received > upload->max) {
+            return ngx_http_sandbox_v1_finish(call,
+                      ngx_http_sandbox_v1_upload_too_large(r, upload->max));
+        }
+
+        rc = (size == 0) ? NGX_OK
+             : ngx_http_sandbox_call_queue_bytes(call, SBX_F_DATA, b->pos,
+                                                 size);
+        b->pos = b->last;
+
+        if (rc != NGX_OK) {
+            return ngx_http_sandbox_v1_broken(call, "more than memory holds");
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_sandbox_v1_upload_read(ngx_http_request_t *r)
+{
+    ngx_http_sandbox_ctx_t  *ctx;
+
+    ctx = ngx_http_sandbox_ctx(r);
+
+    (void) ngx_http_sandbox_v1_upload_pump(ctx->data);
+}
+
+
+static void
+ngx_http_sandbox_v1_upload_writable(ngx_http_sandbox_call_t *call)
+{
+    ngx_http_sandbox_v1_upload_t  *upload;
+
+    upload = call->data;
+
+    if (!upload->ready || upload->whole) {
+        return;
+    }
+
+    if (upload->stall.timer_set) {
+        ngx_del_timer(&upload->stall);
+    }
+
+    (void) ngx_http_sandbox_v1_upload_pump(upload);
+}
+
+
+static void
+ngx_http_sandbox_v1_upload_stalled(ngx_event_t *ev)
+{
+    ngx_http_request_t            *r;
+    ngx_http_sandbox_v1_upload_t  *upload;
+
+    upload = ev->data;
+    r = upload->request;
+
+    if (upload->call->closed) {
+
+        /* answered; the connection lingers for what the client still sends */
+
+        return;
+    }
+
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, NGX_ETIMEDOUT,
+                  "sandbox took no more of an upload");
+
+    (void) ngx_http_sandbox_v1_finish(upload->call,
+               ngx_http_sandbox_problem(r,
+                                        NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE,
+                                        NULL));
+}
+
+
+static void
+ngx_http_sandbox_v1_upload_cleanup(void *data)
+{
+    ngx_http_sandbox_v1_upload_t  *upload = data;
+
+    if (upload->stall.timer_set) {
+        ngx_del_timer(&upload->stall);
+    }
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_upload_end(ngx_http_sandbox_v1_upload_t *upload,
+    const sbx_f_end_t *end)
+{
+    u_char                   *path, *p;
+    size_t                    len;
+    ngx_http_request_t       *r;
+    ngx_http_sandbox_json_t   j;
+
+    static const u_char       workspace[] = NGX_HTTP_SANDBOX_V1_WORKSPACE "/";
+
+    r = upload->request;
+
+    len = sizeof(workspace) - 1 + upload->path.len;
+    path = ngx_pnalloc(r->pool, len);
+
+    if (path == NULL) {
+        return ngx_http_sandbox_v1_broken(upload->call,
+                                          "more than memory holds");
+    }
+
+    p = path;
+
+    if (upload->path.len == 0 || upload->path.data[0] != '/') {
+        p = ngx_cpymem(p, workspace, sizeof(workspace) - 1);
+    }
+
+    p = ngx_cpymem(p, upload->path.data, upload->path.len);
+
+    ngx_http_sandbox_json_init(&j, r->pool);
+    ngx_http_sandbox_json_raw(&j, "{");
+    ngx_http_sandbox_v1_file_json(&j, path, p - path);
+    ngx_http_sandbox_json_raw(&j, ",\"size\":");
+    ngx_http_sandbox_json_int(&j, (int64_t) end->size);
+    ngx_http_sandbox_json_raw(&j, "}");
+
+    return ngx_http_sandbox_v1_finish(upload->call,
+               ngx_http_sandbox_json_send(r, end->created ? NGX_HTTP_CREATED
+                                                          : NGX_HTTP_OK,
+                                          &j));
+}

@@ -1,0 +1,680 @@
+/*
+ * The broker: makes sessions, hands calls to them, ends them.
+ *
+ * Started by the keeper, as root; it drops to the capabilities that it uses
+ * before it reads anything from anybody but its keeper.  What it reads later
+ * are datagrams of fixed layouts from the server's workers and records of a
+ * fixed size from sessions' inits.
+ *
+ * What it must not lose when it dies is in the keeper's store and in the
+ * sessions' records.  If the keeper dies instead, the broker writes the store
+ * into a memfd and becomes the keeper by exec: the same descriptors, and a
+ * new broker below it.
+ */
+
+#include "broker.h"
+#include "keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+
+
+#define SBX_BROKER_STORE_WAIT   10000     /* ms, for the keeper's store */
+
+
+struct sbx_letter_s {
+    sbx_letter_t   *next;
+    sbx_link_t      msg;
+    unsigned        nfds;
+    int             fds[SBX_LINK_FDS];
+};
+
+/* A session of the store; adopted when everything else is there. */
+
+typedef struct {
+    sbx_link_t      msg;
+    int             fds[SBX_LINK_FDS];
+} sbx_stored_t;
+
+typedef struct {
+    sbx_stored_t   *sessions;
+    size_t          n;
+    size_t          size;
+    int             config;
+} sbx_store_t;
+
+
+static int sbx_broker_start(sbx_broker_t *b, sbx_error_t *e);
+static int sbx_broker_files(sbx_broker_t *b, sbx_error_t *e);
+static void sbx_broker_signals(void);
+static void sbx_broker_signal(int signo);
+static int sbx_broker_store(sbx_broker_t *b, sbx_store_t *store,
+    sbx_error_t *e);
+static int sbx_broker_stored(sbx_broker_t *b, sbx_store_t *store,
+    const sbx_link_t *msg, const int *fds);
+static void sbx_broker_restore(sbx_broker_t *b, sbx_store_t *store);
+static void sbx_broker_link(sbx_event_t *ev, uint32_t events);
+static void sbx_broker_letters(sbx_broker_t *b);
+static void sbx_broker_records(sbx_event_t *ev, uint32_t events);
+static void sbx_broker_take_over(sbx_broker_t *b);
+static void sbx_broker_bequeath(int out, sbx_keep_t kind, uint64_t number,
+    const sbx_session_t *s, const int *fds);
+static void sbx_broker_done(sbx_broker_t *b);
+
+
+int
+sbx_broker_main(sbx_options_t *options)
+{
+    int            rc;
+    sbx_error_t    e;
+    sbx_broker_t  *b;
+
+    b = calloc(1, sizeof(sbx_broker_t));
+
+    if (b == NULL) {
+        return 1;
+    }
+
+    b->options = options;
+    b->state = -1;
+    b->sessions_dir = -1;
+    b->init_exe = -1;
+    b->graves.fd = -1;
+
+    rc = sbx_log_open(options->log_path, &e);
+
+    if (rc == 0) {
+        rc = sbx_broker_start(b, &e);
+    }
+
+    if (rc == 0) {
+        rc = sbx_loop_run(&b->loop, &e);
+    }
+
+    if (rc != 0) {
+        sbx_log_error(SBX_LOG_ERROR, NULL, &e, "the broker ends");
+        return 1;
+    }
+
+    sbx_broker_done(b);
+    free(b);
+
+    return 0;
+}
+
+
+static int
+sbx_broker_start(sbx_broker_t *b, sbx_error_t *e)
+{
+    sbx_store_t  store;
+
+    (void) umask(077);
+    sbx_broker_signals();
+
+    sbx_list_init(&b->controls);
+    sbx_list_init(&b->calls);
+    sbx_list_init(&b->sessions);
+    b->letters_last = &b->letters;
+    b->link_event.handler = sbx_broker_link;
+    b->link_event.data = b;
+    b->writer_event.handler = sbx_broker_records;
+    b->writer_event.data = b;
+
+    (void) sbx_error(&b->problem, 0, SBX_E_UNAVAILABLE,
+                     "the broker has not been configured yet");
+
+    if (sbx_process_hide(e) != 0
+        || sbx_caps_reduce_broker(e) != 0
+        || sbx_loop_init(&b->loop, e) != 0
+        || sbx_broker_files(b, e) != 0)
+    {
+        return -1;
+    }
+
+    memset(&store, 0, sizeof(sbx_store_t));
+    store.config = -1;
+
+    if (sbx_broker_store(b, &store, e) != 0) {
+        return -1;
+    }
+
+    if (sbx_event_add(&b->loop, &b->link_event, b->options->link, EPOLLIN)
+        == -1
+        || sbx_event_add(&b->loop, &b->writer_event, b->writer.event,
+                         EPOLLIN)
+           == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "epoll_ctl() failed");
+    }
+
+    sbx_broker_restore(b, &store);
+
+    if (b->options->listen != -1 && sbx_control_listen(b, e) != 0) {
+        return -1;
+    }
+
+    sbx_broker_tell(b, SBX_LINK_READY, SBX_KEEP_NONE, 0, NULL, NULL);
+
+    return 0;
+}
+
+
+static int
+sbx_broker_files(sbx_broker_t *b, sbx_error_t *e)
+{
+    struct rlimit  files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "getrlimit() failed");
+    }
+
+    b->open_files = files.rlim_max;
+    sbx_process_raise_files();
+
+    b->state = open(b->options->state_dir, O_RDONLY|O_DIRECTORY|O_CLOEXEC);
+
+    if (b->state == -1
+        || (mkdirat(b->state, "sessions", 0700) == -1 && errno != EEXIST))
+    {
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "cannot write to the state directory \"%s\"",
+                         b->options->state_dir);
+    }
+
+    b->sessions_dir = openat(b->state, "sessions",
+                             O_RDONLY|O_DIRECTORY|O_CLOEXEC|O_NOFOLLOW);
+
+    if (b->sessions_dir == -1) {
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "cannot open \"%s/sessions\"",
+                         b->options->state_dir);
+    }
+
+    if (sbx_ids_tag(b, e) != 0 || sbx_graves_open(b, e) != 0) {
+        return -1;
+    }
+
+    return sbx_record_writer_open(&b->writer, b->sessions_dir, e);
+}
+
+
+/*
+ * Ending is the keeper's decision.  Handlers rather than SIG_IGN, which a
+ * session's processes would inherit.
+ */
+
+static void
+sbx_broker_signals(void)
+{
+    size_t            i;
+    struct sigaction  sa;
+
+    static const int  signals[] = {
+        SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGPIPE, SIGUSR1, SIGUSR2
+    };
+
+    memset(&sa, 0, sizeof(struct sigaction));
+    sa.sa_handler = sbx_broker_signal;
+    sa.sa_flags = SA_RESTART;
+
+    for (i = 0; i < sbx_nelts(signals); i++) {
+        (void) sigaction(signals[i], &sa, NULL);
+    }
+}
+
+
+static void
+sbx_broker_signal(int signo)
+{
+    (void) signo;
+}
+
+
+/* The one time that the broker waits: for what the keeper has for it. */
+
+static int
+sbx_broker_store(sbx_broker_t *b, sbx_store_t *store, sbx_error_t *e)
+{
+    int            fds[SBX_LINK_FDS], rc;
+    sbx_link_t     msg;
+    struct pollfd  pfd;
+
+    for ( ;; ) {
+        rc = sbx_link_recv(b->options->link, &msg, fds);
+
+        if (rc == -1 && errno == EAGAIN) {
+            pfd.fd = b->options->link;
+            pfd.events = POLLIN;
+
+            if (poll(&pfd, 1, SBX_BROKER_STORE_WAIT) == 0) {
+                return sbx_error(e, 0, SBX_E_INTERNAL,
+                                 "the keeper does not hand over its store");
+            }
+
+            continue;
+        }
+
+        if (rc != 1) {
+            return sbx_error(e, rc == 0 ? 0 : errno, SBX_E_INTERNAL,
+                             "the keeper is gone");
+        }
+
+        if (msg.type == SBX_LINK_STARTED) {
+            return 0;
+        }
+
+        if (msg.type == SBX_LINK_STORE
+            && sbx_broker_stored(b, store, &msg, fds) != 0)
+        {
+            return sbx_error(e, ENOMEM, SBX_E_INTERNAL, "out of memory");
+        }
+    }
+}
+
+
+static int
+sbx_broker_stored(sbx_broker_t *b, sbx_store_t *store, const sbx_link_t *msg,
+    const int *fds)
+{
+    size_t         size;
+    sbx_stored_t  *sessions;
+
+    switch ((sbx_keep_t) msg->kind) {
+
+    case SBX_KEEP_CONFIG:
+        store->config = fds[0];
+        return 0;
+
+    case SBX_KEEP_IDS:
+        sbx_ids_adopt(b, msg->number, fds[0]);
+        return 0;
+
+    case SBX_KEEP_CONTROL:
+        sbx_control_adopt(b, msg->number, fds[0]);
+        return 0;
+
+    case SBX_KEEP_NONE:
+        return 0;
+
+    case SBX_KEEP_SESSION:
+        break;
+    }
+
+    if (store->n == store->size) {
+        size = store->size ? store->size * 2 : 64;
+        sessions = realloc(store->sessions, size * sizeof(sbx_stored_t));
+
+        if (sessions == NULL) {
+            return -1;
+        }
+
+        store->sessions = sessions;
+        store->size = size;
+    }
+
+    store->sessions[store->n].msg = *msg;
+    memcpy(store->sessions[store->n].fds, fds, sizeof(int) * SBX_LINK_FDS);
+    store->n++;
+
+    return 0;
+}
+
+
+static void
+sbx_broker_restore(sbx_broker_t *b, sbx_store_t *store)
+{
+    size_t       i;
+    sbx_error_t  e;
+
+    if (store->config != -1) {
+
+        if (pread(store->config, &b->config, sizeof(sbx_config_t), 0)
+            != sizeof(sbx_config_t))
+        {
+            (void) sbx_error(&b->problem, 0, SBX_E_UNAVAILABLE,
+                             "the stored configuration is of another size");
+
+        } else if (sbx_setup(b, &e) != 0) {
+            b->problem = e;
+            sbx_log_error(SBX_LOG_ERROR, NULL, &e, "no session can be made");
+        }
+
+        (void) close(store->config);
+    }
+
+    for (i = 0; i < store->n; i++) {
+        sbx_adopt_session(b, &store->sessions[i].msg,
+                          store->sessions[i].fds);
+    }
+
+    if (store->config != -1) {
+        sbx_log(SBX_LOG_NOTICE, NULL, 0,
+                "broker started again, %u of %zu sessions adopted",
+                b->nrunning, store->n);
+    }
+
+    free(store->sessions);
+
+    if (b->configured) {
+        sbx_adopt_sweep(b);
+    }
+}
+
+
+static void
+sbx_broker_link(sbx_event_t *ev, uint32_t events)
+{
+    int            fds[SBX_LINK_FDS], rc;
+    unsigned       i;
+    sbx_link_t     msg;
+    sbx_broker_t  *b;
+
+    b = ev->data;
+
+    if (events & EPOLLOUT) {
+        sbx_broker_letters(b);
+    }
+
+    while ((rc = sbx_link_recv(ev->fd, &msg, fds)) == 1) {
+
+        switch (msg.type) {
+
+        case SBX_LINK_EXIT:
+            sbx_session_exited(b, msg.pid, msg.status);
+            break;
+
+        case SBX_LINK_STORED:
+            sbx_control_stored(b, msg.number);
+            break;
+
+        case SBX_LINK_END:
+            sbx_broker_end(b);
+            break;
+
+        case SBX_LINK_STORE:
+            for (i = 0; i < sbx_link_fds(msg.kind); i++) {
+                (void) close(fds[i]);
+            }
+
+            break;
+        }
+    }
+
+    if (rc == 0) {
+        sbx_broker_take_over(b);
+    }
+}
+
+
+void
+sbx_broker_tell(sbx_broker_t *b, sbx_link_type_t type, sbx_keep_t kind,
+    uint64_t number, const sbx_session_t *s, const int *fds)
+{
+    unsigned       i;
+    sbx_link_t     msg;
+    sbx_letter_t  *letter;
+
+    memset(&msg, 0, sizeof(sbx_link_t));
+    msg.magic = SBX_LINK_MAGIC;
+    msg.type = (uint16_t) type;
+    msg.kind = (uint16_t) kind;
+    msg.number = number;
+
+    if (s != NULL) {
+        msg.pid = s->pid;
+        memcpy(msg.id, s->info.id, sizeof(msg.id));
+    }
+
+    i = fds != NULL ? sbx_link_fds(kind) : 0;
+
+    if (b->letters == NULL
+        && sbx_link_send(b->options->link, &msg, fds, i) == 0)
+    {
+        return;
+    }
+
+    letter = calloc(1, sizeof(sbx_letter_t));
+
+    if (letter == NULL) {
+        sbx_log(SBX_LOG_ERROR, NULL, ENOMEM, "the keeper was not told");
+        return;
+    }
+
+    letter->msg = msg;
+    letter->nfds = i;
+
+    for (i = 0; i < letter->nfds; i++) {
+        letter->fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 3);
+    }
+
+    *b->letters_last = letter;
+    b->letters_last = &letter->next;
+
+    sbx_event_set(&b->loop, &b->link_event, EPOLLIN|EPOLLOUT);
+}
+
+
+static void
+sbx_broker_letters(sbx_broker_t *b)
+{
+    unsigned       i;
+    sbx_letter_t  *letter;
+
+    while (b->letters != NULL) {
+        letter = b->letters;
+
+        if (sbx_link_send(b->options->link, &letter->msg, letter->fds,
+                          letter->nfds)
+            != 0 && errno == EAGAIN)
+        {
+            return;
+        }
+
+        for (i = 0; i < letter->nfds; i++) {
+            (void) close(letter->fds[i]);
+        }
+
+        b->letters = letter->next;
+        free(letter);
+    }
+
+    b->letters_last = &b->letters;
+    sbx_event_set(&b->loop, &b->link_event, EPOLLIN);
+}
+
+
+static void
+sbx_broker_records(sbx_event_t *ev, uint32_t events)
+{
+    sbx_broker_t      *b;
+    sbx_record_job_t  *job, *next;
+
+    (void) events;
+
+    b = ev->data;
+
+    for (job = sbx_record_done(&b->writer); job != NULL; job = next) {
+        next = job->next;
+        sbx_session_recorded(job->session, job->err);
+        sbx_record_job_free(job);
+    }
+}
+
+
+void
+sbx_broker_end(sbx_broker_t *b)
+{
+    sbx_node_t  *node, *next;
+
+    if (b->ending) {
+        return;
+    }
+
+    b->ending = 1;
+    (void) sbx_error(&b->problem, 0, SBX_E_UNAVAILABLE, "the node stops");
+
+    sbx_event_del(&b->loop, &b->listen_event);
+    sbx_timer_del(&b->loop, &b->listen_timer);
+
+    if (b->options->listen != -1) {
+        (void) close(b->options->listen);
+        b->options->listen = -1;
+    }
+
+    /* all are killed before any is waited for */
+
+    for (node = b->sessions.next; node != &b->sessions; node = next) {
+        next = node->next;
+        sbx_session_end(sbx_node_of(node, sbx_session_t, link),
+                        SBX_ENDED_NODE_RESTART, 1);
+    }
+
+    sbx_broker_session_gone(b);
+}
+
+
+void
+sbx_broker_session_gone(sbx_broker_t *b)
+{
+    if (b->ending && b->nsessions == 0) {
+        sbx_loop_stop(&b->loop);
+    }
+}
+
+
+static void
+sbx_broker_bequeath(int out, sbx_keep_t kind, uint64_t number,
+    const sbx_session_t *s, const int *fds)
+{
+    unsigned    i;
+    sbx_link_t  msg;
+
+    memset(&msg, 0, sizeof(sbx_link_t));
+    msg.magic = SBX_LINK_MAGIC;
+    msg.type = SBX_LINK_STORE;
+    msg.kind = (uint16_t) kind;
+    msg.number = number;
+
+    if (s != NULL) {
+        msg.pid = s->pid;
+        memcpy(msg.id, s->info.id, sizeof(msg.id));
+    }
+
+    for (i = 0; i < sbx_link_fds(kind); i++) {
+        msg.fds[i] = fds[i];
+        (void) fcntl(fds[i], F_SETFD, 0);
+    }
+
+    (void) sbx_write_all(out, &msg, sizeof(sbx_link_t));
+}
+
+
+/* The keeper is dead: this process takes its place. */
+
+static void
+sbx_broker_take_over(sbx_broker_t *b)
+{
+    int             config, fds[SBX_LINK_FDS], out;
+    uint32_t        i;
+    sbx_error_t     e;
+    sbx_node_t     *node;
+    sbx_control_t  *control;
+    sbx_options_t   options;
+    sbx_session_t  *s;
+
+    sbx_log(SBX_LOG_ERROR, NULL, 0, "the keeper has died and is replaced");
+
+    out = memfd_create("store", MFD_CLOEXEC);
+    config = memfd_create("config", MFD_CLOEXEC);
+
+    if (out == -1 || config == -1) {
+        sbx_log(SBX_LOG_ERROR, NULL, errno, "memfd_create() failed");
+        exit(1);
+    }
+
+    if (b->configured && sbx_write_all(config, &b->config,
+                                       sizeof(sbx_config_t)) == 0)
+    {
+        sbx_broker_bequeath(out, SBX_KEEP_CONFIG, 0, NULL, &config);
+    }
+
+    for (i = 0; i < b->ids.ncells; i++) {
+        sbx_broker_bequeath(out, SBX_KEEP_IDS, b->ids.cells[i].number, NULL,
+                            &b->ids.cells[i].fd);
+    }
+
+    for (node = b->controls.next; node != &b->controls; node = node->next) {
+        control = sbx_node_of(node, sbx_control_t, link);
+
+        if (control->greeted) {
+            sbx_broker_bequeath(out, SBX_KEEP_CONTROL, control->number, NULL,
+                                &control->fd);
+        }
+    }
+
+    for (node = b->sessions.next; node != &b->sessions; node = node->next) {
+        s = sbx_node_of(node, sbx_session_t, link);
+
+        if (s->stored && s->pidfd != -1 && s->control != -1) {
+            fds[0] = s->control;
+            fds[1] = s->pidfd;
+            sbx_broker_bequeath(out, SBX_KEEP_SESSION, 0, s, fds);
+        }
+    }
+
+    (void) lseek(out, 0, SEEK_SET);
+
+    options = *b->options;
+    options.keeper = 1;
+    options.broker = 0;
+    options.link = -1;
+    options.inherit = out;
+
+    (void) sbx_options_exec(&options, &e);
+    sbx_log_error(SBX_LOG_ERROR, NULL, &e, "the keeper is not replaced");
+    exit(1);
+}
+
+
+static void
+sbx_broker_done(sbx_broker_t *b)
+{
+    sbx_letter_t  *letter;
+
+    sbx_record_writer_close(&b->writer);
+    sbx_control_close_all(b);
+    sbx_setup_undo(b);
+    sbx_ids_close(b);
+    sbx_graves_close(b);
+    sbx_loop_done(&b->loop);
+
+    (void) unlinkat(b->state, "sessions", AT_REMOVEDIR);
+    (void) close(b->sessions_dir);
+    (void) close(b->state);
+
+    while (b->letters != NULL) {
+        letter = b->letters;
+        b->letters = letter->next;
+        free(letter);
+    }
+
+    /* the link closes with the process: its end is what the keeper awaits */
+}
+
+
+int64_t
+sbx_broker_clock_ms(void)
+{
+    struct timespec  ts;
+
+    (void) clock_gettime(CLOCK_REALTIME, &ts);
+
+    return (int64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}

@@ -1,0 +1,379 @@
+/*
+ * What the files of the broker share.  One thread runs all of it but the
+ * writer of records; nothing here waits for a session, a worker or a disk
+ * once the broker has been set up.
+ */
+
+#ifndef SBX_BROKER_H
+#define SBX_BROKER_H
+
+#include "isolate.h"
+#include "link.h"
+#include "list.h"
+#include "log.h"
+#include "loop.h"
+#include "options.h"
+#include "record.h"
+#include "wire.h"
+
+
+#define SBX_SESSION_BUCKETS     4096
+#define SBX_ENDED_MAX           4096      /* ended sessions remembered */
+#define SBX_ENDED_KEPT          3600000   /* milliseconds */
+#define SBX_CALLS_MAX           2048
+#define SBX_CALL_QUEUE          (512 * 1024)   /* bytes not yet taken */
+#define SBX_CONTROLS_MAX        256
+#define SBX_TASKS_MAX           64        /* waiting for one init */
+#define SBX_TASK_WAIT           5000      /* ms */
+#define SBX_IDS_SLOT            65536
+#define SBX_IDS_CELL            128       /* slots of a cell */
+#define SBX_IDS_CELLS           64        /* cells a broker may hold */
+#define SBX_NUMBERS_STEP        1024
+
+
+typedef struct sbx_broker_s   sbx_broker_t;
+typedef struct sbx_session_s  sbx_session_t;
+typedef struct sbx_call_out_s sbx_call_out_t;
+
+
+/*
+ * ---- calls that the broker answers --------------------------------------
+ */
+
+struct sbx_call_out_s {
+    sbx_broker_t    *broker;
+    sbx_node_t       link;            /* in broker->calls */
+    sbx_node_t       wait;            /* in a list of a session */
+    sbx_event_t      event;
+    int              fd;
+    sbx_call_t       head;
+    uint8_t         *queue;
+    size_t           start;
+    size_t           end;
+    size_t           size;
+    sbx_session_t   *created;         /* to be undone if the peer goes */
+    sbx_session_t   *cursor;          /* LIST: the next one */
+    sbx_list_t       filter;
+    uint64_t         left;            /* LIST: sessions still to send */
+    unsigned         waiting:1;       /* in .wait */
+    unsigned         listing:1;
+    unsigned         last:1;          /* the last frame is queued */
+    unsigned         closed:1;
+};
+
+
+/*
+ * ---- sessions ------------------------------------------------------------
+ */
+
+typedef enum {
+    SBX_S_CREATING,       /* launched; waits for init and for the record */
+    SBX_S_RUNNING,
+    SBX_S_TERMINATING,    /* SIGTERM is sent, a while is given */
+    SBX_S_CUTTING,        /* killed; init cuts its downloads */
+    SBX_S_DYING,          /* init is killed; waits for its end */
+    SBX_S_REMOVING        /* groups and files go */
+} sbx_session_state_t;
+
+typedef struct {
+    sbx_node_t              link;
+    sbx_cgroup_command_t   *group;
+    uint32_t                number;
+} sbx_command_t;
+
+typedef struct {
+    sbx_node_t       link;
+    sbx_call_t       head;
+    sbx_task_t       task;
+    uint64_t         deadline;
+    unsigned         nfds;
+    int              fds[SBX_TASK_FDS_MAX + 8];
+} sbx_pending_t;
+
+struct sbx_session_s {
+    sbx_broker_t            *broker;
+    sbx_node_t               link;      /* broker->sessions, oldest first */
+    sbx_session_t           *next_id;   /* same bucket */
+    sbx_f_session_t          info;
+    sbx_session_state_t      state;
+    char                    *meta;
+    char                     key[SBX_KEY_MAX + 8];
+    uint8_t                  digest[16];
+    char                     request[SBX_REQUEST_ID + 8];
+    int                      dir;
+    uint64_t                 uid_first;
+    uint32_t                 cell;      /* index in broker->ids */
+    uint32_t                 slot;
+
+    /* its first process */
+    pid_t                    pid;
+    int                      pidfd;
+    int                      control;
+    sbx_launched_t           launched;
+    sbx_event_t              status_event;
+    sbx_event_t              control_event;
+    sbx_event_t              pidfd_event;
+
+    sbx_cgroup_session_t    *cgroup;
+    sbx_node_t               running;   /* sbx_command_t */
+    sbx_node_t               lingering; /* their leader is over */
+    sbx_command_t           *spare;
+    uint32_t                 ncommands; /* running and lingering */
+    uint32_t                 number;    /* of the next command */
+    uint32_t                 reserved;  /* numbers below are recorded */
+    sbx_node_t               tasks;     /* sbx_pending_t */
+    uint32_t                 ntasks;
+
+    sbx_node_t               creators;  /* calls */
+    sbx_node_t               destroyers;
+    sbx_error_t              error;     /* why it was not created */
+    sbx_ended_t              ended;
+    int64_t                  ended_at;
+    int                      status;    /* of waitpid() */
+
+    sbx_timer_t              timer;     /* of the state */
+    sbx_timer_t              expiry;
+    sbx_timer_t              groups;    /* spare and lingering */
+    sbx_timer_t              queue;     /* deadlines of .tasks */
+    uint32_t                 backoff;
+
+    sbx_record_job_t        *job;       /* being written */
+
+    unsigned                 ready:1;
+    unsigned                 recorded:1;
+    unsigned                 stored:1;  /* the keeper has it */
+    unsigned                 orphan:1;  /* not the keeper's child */
+    unsigned                 exited:1;
+    unsigned                 watched:1; /* its pidfd has told */
+    unsigned                 keyed:1;   /* found by its key */
+};
+
+
+/*
+ * ---- ids -----------------------------------------------------------------
+ */
+
+typedef struct {
+    uint64_t      number;             /* of the cell, machine-wide */
+    int           fd;                 /* the socket that reserves it */
+    uint64_t      first;              /* id of slot 0 */
+    uint32_t      slots;
+    uint32_t      used;
+    uint32_t      next;               /* where the search begins */
+    uint8_t       taken[SBX_IDS_CELL];
+} sbx_cell_t;
+
+typedef struct {
+    uint64_t      first;
+    uint64_t      count;
+    sbx_cell_t    cells[SBX_IDS_CELLS];
+    uint32_t      ncells;
+} sbx_ids_t;
+
+
+/*
+ * ---- ended sessions ------------------------------------------------------
+ */
+
+typedef struct {
+    uint64_t      sum;                /* of the rest */
+    int64_t       ended_at;
+    uint32_t      ended;
+    uint32_t      pad;
+    char          id[SBX_ID_MAX + 8];
+    char          tenant[SBX_NAME_MAX + 8];
+    char          user[SBX_NAME_MAX + 8];
+} sbx_grave_t;
+
+typedef struct {
+    sbx_grave_t  *graves;             /* SBX_ENDED_MAX */
+    uint32_t     *buckets;            /* index + 1 */
+    uint32_t     *chain;
+    uint32_t      next;
+    int           fd;
+} sbx_graves_t;
+
+
+/*
+ * ---- the broker ----------------------------------------------------------
+ */
+
+typedef struct {
+    sbx_broker_t    *broker;
+    sbx_node_t       link;
+    sbx_event_t      event;
+    sbx_timer_t      timer;           /* until it has said hello */
+    int              fd;
+    uint64_t         number;          /* in the keeper's store */
+    uid_t            uid;
+    gid_t            gid;
+    unsigned         greeted:1;       /* HELLO_CONTROL */
+    unsigned         answer:1;        /* owed when the keeper has it */
+} sbx_control_t;
+
+typedef struct sbx_letter_s  sbx_letter_t;
+
+struct sbx_broker_s {
+    sbx_options_t   *options;
+    sbx_loop_t       loop;
+    int              state;           /* directories */
+    int              sessions_dir;
+    uint64_t         open_files;      /* the hard limit */
+    char             tag[8];          /* of this node and state directory */
+
+    sbx_event_t      link_event;
+    sbx_letter_t    *letters;         /* to the keeper, waiting */
+    sbx_letter_t   **letters_last;
+
+    sbx_event_t      listen_event;
+    sbx_timer_t      listen_timer;
+    sbx_node_t       controls;
+    uint32_t         ncontrols;
+    uint64_t         control_number;
+
+    sbx_node_t       calls;
+    uint32_t         ncalls;
+
+    sbx_config_t     config;
+    sbx_error_t      problem;         /* why no session can be made */
+    sbx_cgroup_t    *cgroup;
+    int              init_exe;
+    void            *filter;
+    size_t           filter_size;
+    void            *init_filter;
+    size_t           init_filter_size;
+    sbx_enforcement_t enforcement;
+    uint32_t         isolated;
+
+    sbx_node_t       sessions;
+    sbx_session_t   *buckets[SBX_SESSION_BUCKETS];
+    uint32_t         nsessions;
+    uint32_t         nrunning;
+    uint64_t         seq;
+
+    sbx_ids_t        ids;
+    sbx_graves_t     graves;
+    sbx_record_writer_t  writer;
+    sbx_event_t      writer_event;
+
+    unsigned         configured:1;
+    unsigned         ever_configured:1;
+    unsigned         ending:1;
+};
+
+
+/* broker.c */
+int sbx_broker_main(sbx_options_t *options);
+/* Tells the keeper; never waits.  fds are copied if they must. */
+void sbx_broker_tell(sbx_broker_t *b, sbx_link_type_t type, sbx_keep_t kind,
+    uint64_t number, const sbx_session_t *s, const int *fds);
+/* Every session ends, then the broker. */
+void sbx_broker_end(sbx_broker_t *b);
+/* Called when a session is gone. */
+void sbx_broker_session_gone(sbx_broker_t *b);
+int64_t sbx_broker_clock_ms(void);
+
+/* setup.c */
+/* Everything that sessions need, from b->config; once. */
+int sbx_setup(sbx_broker_t *b, sbx_error_t *e);
+void sbx_setup_undo(sbx_broker_t *b);
+/* A configuration that came later. */
+void sbx_setup_change(sbx_broker_t *b, const sbx_config_t *config);
+int sbx_setup_keep_config(sbx_broker_t *b, sbx_error_t *e);
+
+/* adopt.c: at start; msg and fds from the keeper's store. */
+void sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds);
+void sbx_adopt_sweep(sbx_broker_t *b);
+/* Removes <sessions>/<id> with what is in it, mounts first. */
+void sbx_adopt_remove_dir(sbx_broker_t *b, const char *id);
+
+/* control.c */
+int sbx_control_listen(sbx_broker_t *b, sbx_error_t *e);
+void sbx_control_adopt(sbx_broker_t *b, uint64_t number, int fd);
+void sbx_control_stored(sbx_broker_t *b, uint64_t number);
+void sbx_control_close_all(sbx_broker_t *b);
+
+/* call.c: fd is taken over in any case */
+sbx_call_out_t *sbx_call_make(sbx_broker_t *b, const sbx_call_t *head,
+    int fd);
+/* Queues a frame of two parts; -1: no memory or the queue is full, the call
+ * is closed then. */
+int sbx_call_frame(sbx_call_out_t *call, sbx_frame_type_t type,
+    const void *data, size_t size, const void *more, size_t more_size);
+void sbx_call_end(sbx_call_out_t *call, const sbx_f_end_t *end);
+void sbx_call_error(sbx_call_out_t *call, const sbx_error_t *e);
+void sbx_call_fail(sbx_call_out_t *call, const sbx_f_error_t *error);
+/* Errors of a call that has no sbx_call_out_t yet. */
+void sbx_call_refuse(sbx_broker_t *b, const sbx_call_t *head, int fd,
+    const sbx_f_error_t *error);
+void sbx_call_session_error(sbx_broker_t *b, const sbx_call_t *head,
+    sbx_f_error_t *error);
+void sbx_call_fill(sbx_f_error_t *error, const sbx_error_t *e);
+void sbx_call_wait(sbx_call_out_t *call, sbx_node_t  *list);
+void sbx_call_close(sbx_call_out_t *call);
+/* The session goes: lists that are being sent step over it. */
+void sbx_call_forget(sbx_broker_t *b, const sbx_session_t *s);
+
+/* service.c */
+void sbx_service_call(sbx_broker_t *b, sbx_call_out_t *call,
+    const void *body);
+int sbx_service_session(sbx_call_out_t *call, sbx_session_t *s,
+    const sbx_usage_t *usage);
+/* More of a LIST, now that the queue is empty. */
+void sbx_service_list(sbx_call_out_t *call);
+
+/* create.c */
+void sbx_create(sbx_broker_t *b, sbx_call_out_t *call,
+    const sbx_create_t *body, int blob);
+/* The session runs, or has failed: answers who waits for it. */
+void sbx_create_answer(sbx_session_t *s);
+
+/* session.c */
+sbx_session_t *sbx_session_make(sbx_broker_t *b);
+void sbx_session_insert(sbx_session_t *s);
+sbx_session_t *sbx_session_find(sbx_broker_t *b, const char *id);
+/* One that runs and belongs to who calls. */
+sbx_session_t *sbx_session_of_call(sbx_broker_t *b, const sbx_call_t *head);
+int sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
+    sbx_error_t *e);
+int sbx_session_watch(sbx_session_t *s, sbx_error_t *e);
+void sbx_session_recorded(sbx_session_t *s, int err);
+void sbx_session_run(sbx_session_t *s);
+void sbx_session_exited(sbx_broker_t *b, pid_t pid, int status);
+void sbx_session_end(sbx_session_t *s, sbx_ended_t why, int kill_now);
+void sbx_session_free(sbx_session_t *s);
+
+/* command.c */
+void sbx_command_call(sbx_session_t *s, const sbx_call_t *head, int fd,
+    const void *body);
+void sbx_command_over(sbx_session_t *s, uint32_t number);
+void sbx_command_reaped(sbx_session_t *s);
+void sbx_command_tick(sbx_timer_t *timer);
+void sbx_command_queue_tick(sbx_timer_t *timer);
+void sbx_command_flush(sbx_session_t *s);
+int sbx_command_send(sbx_session_t *s, sbx_op_t op);
+/* Forgets the groups (their files go with the session's) and refuses what
+ * waits. */
+void sbx_command_drop(sbx_session_t *s);
+int sbx_command_numbers(sbx_session_t *s, int adopt);
+
+/* ids.c */
+int sbx_ids_open(sbx_broker_t *b, sbx_error_t *e);
+/* A reservation from the store. */
+void sbx_ids_adopt(sbx_broker_t *b, uint64_t number, int fd);
+int sbx_ids_take(sbx_broker_t *b, sbx_session_t *s, sbx_error_t *e);
+int sbx_ids_retake(sbx_broker_t *b, sbx_session_t *s);
+void sbx_ids_give(sbx_broker_t *b, sbx_session_t *s);
+void sbx_ids_close(sbx_broker_t *b);
+int sbx_ids_tag(sbx_broker_t *b, sbx_error_t *e);
+int sbx_ids_name(sbx_broker_t *b, char id[SBX_ID_MAX + 8], sbx_error_t *e);
+
+/* graves.c */
+int sbx_graves_open(sbx_broker_t *b, sbx_error_t *e);
+void sbx_graves_add(sbx_broker_t *b, const sbx_f_session_t *info,
+    sbx_ended_t why, int64_t at);
+const sbx_grave_t *sbx_graves_find(sbx_broker_t *b, const char *id);
+void sbx_graves_close(sbx_broker_t *b);
+
+
+#endif

@@ -1,0 +1,628 @@
+/*
+ * Commands: a group for each, made ahead, used once, and handed with the
+ * call's own socket to the session's init, who does the rest.
+ *
+ * A group is made and removed by the timer "groups", after the call that
+ * needed it; the call itself takes the spare one.  Init may be slow or dead:
+ * a task that its socket does not take waits, for a while and not with many.
+ */
+
+#include "broker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+
+
+#define SBX_COMMAND_TICK_GROUPS   16        /* removed in one round */
+#define SBX_COMMAND_BACKOFF_MIN   20        /* ms */
+#define SBX_COMMAND_BACKOFF_MAX   2000
+#define SBX_COMMAND_RETRY         20        /* where writability says nothing */
+#define SBX_COMMAND_NUMBERS       "numbers"
+
+
+static int sbx_command_check(sbx_session_t *s, const sbx_call_t *head,
+    const sbx_exec_limits_t *limits, sbx_f_error_t *error);
+static int sbx_command_limit(const char *name, uint64_t asked, uint64_t cap,
+    sbx_error_t *e);
+static sbx_command_t *sbx_command_make(sbx_session_t *s, sbx_error_t *e);
+static int sbx_command_number(sbx_session_t *s, sbx_error_t *e);
+static int sbx_command_exec(sbx_session_t *s, const sbx_exec_limits_t *limits,
+    sbx_pending_t *p, sbx_error_t *e);
+static void sbx_command_start(sbx_session_t *s, sbx_pending_t *p);
+static int sbx_command_hand(sbx_session_t *s, sbx_pending_t *p);
+static void sbx_command_refuse(sbx_session_t *s, sbx_pending_t *p,
+    const sbx_f_error_t *error);
+static void sbx_command_close(sbx_pending_t *p, unsigned first);
+static void sbx_command_soon(sbx_session_t *s, uint32_t ms);
+
+
+void
+sbx_command_call(sbx_session_t *s, const sbx_call_t *head, int fd,
+    const void *body)
+{
+    sbx_error_t         e;
+    sbx_broker_t       *b;
+    sbx_f_error_t       error;
+    sbx_pending_t       p;
+    sbx_exec_limits_t   limits;
+
+    b = s->broker;
+    memset(&limits, 0xff, sizeof(sbx_exec_limits_t));
+
+    if (head->op == SBX_OP_EXEC) {
+        memcpy(&limits, body, sizeof(sbx_exec_limits_t));
+    }
+
+    if (sbx_command_check(s, head, &limits, &error) != 0) {
+        sbx_call_refuse(b, head, fd, &error);
+        return;
+    }
+
+    memset(&p, 0, sizeof(sbx_pending_t));
+    p.head = *head;
+    p.fds[0] = fd;
+    p.nfds = 1;
+    p.task.magic = SBX_WIRE_MAGIC;
+    p.task.version = SBX_WIRE_VERSION;
+    p.task.op = head->op;
+    memcpy(p.task.request_id, head->request_id, sizeof(p.task.request_id));
+
+    if (head->op == SBX_OP_EXEC && sbx_command_exec(s, &limits, &p, &e) != 0)
+    {
+        sbx_log_error(SBX_LOG_ERROR,
+                      &(sbx_log_about_t) { head->request_id, s->info.id },
+                      &e, "command has no group");
+        sbx_call_fill(&error, &e);
+        sbx_call_refuse(b, head, fd, &error);
+        return;
+    }
+
+    sbx_command_start(s, &p);
+}
+
+
+static int
+sbx_command_check(sbx_session_t *s, const sbx_call_t *head,
+    const sbx_exec_limits_t *limits, sbx_f_error_t *error)
+{
+    uint32_t             needed;
+    const char          *name;
+    sbx_error_t          e;
+    const sbx_limits_t  *own;
+
+    own = &s->info.limits;
+    needed = head->op == SBX_OP_EXEC ? SBX_CAP_SHELL : SBX_CAP_FILES;
+    name = head->op == SBX_OP_EXEC ? "shell" : "files";
+
+    if ((s->info.capabilities & needed) == 0) {
+        (void) sbx_error(&e, 0, SBX_E_CAPABILITY,
+                         "the session lacks the capability \"%s\"", name);
+
+    } else if (s->ntasks >= SBX_TASKS_MAX) {
+        (void) sbx_error(&e, 0, SBX_E_UNAVAILABLE,
+                         "the session does not take its calls");
+
+    } else if (head->op == SBX_OP_EXEC
+               && s->ncommands >= SBX_COMMANDS_MAX)
+    {
+        (void) sbx_error(&e, 0, SBX_E_QUOTA,
+                         "%u commands run in the session, and no more may",
+                         s->ncommands);
+
+    } else if (sbx_command_limit("memory", limits->memory, own->memory, &e)
+                   == 0
+               && sbx_command_limit("processes", limits->processes,
+                                    own->processes, &e) == 0
+               && sbx_command_limit("cpus", limits->cpus, own->cpus, &e) == 0)
+    {
+        return 0;
+    }
+
+    sbx_call_fill(error, &e);
+
+    if (e.code == SBX_E_QUOTA) {
+        memcpy(error->scope, "session", sizeof("session"));
+        memcpy(error->resource, "commands", sizeof("commands"));
+        error->limit = SBX_COMMANDS_MAX;
+        error->retry_after = 1;
+    }
+
+    return -1;
+}
+
+
+static int
+sbx_command_limit(const char *name, uint64_t asked, uint64_t cap,
+    sbx_error_t *e)
+{
+    char                got[32], most[32];
+    const sbx_limit_t  *limit;
+
+    if (asked == SBX_UNSET) {
+        return 0;
+    }
+
+    limit = sbx_limit_find(name, strlen(name), 0);
+
+    if (asked >= limit->min && asked <= cap) {
+        return 0;
+    }
+
+    got[sbx_limit_print(limit, asked, got)] = '\0';
+    most[sbx_limit_print(limit, asked < limit->min ? limit->min : cap, most)]
+        = '\0';
+
+    return sbx_error(e, 0, SBX_E_MANIFEST,
+                     asked < limit->min
+                     ? "limits: %s asks for %s, but the least is %s"
+                     : "limits: %s asks for %s, but the session has %s",
+                     limit->json, got, most);
+}
+
+
+/* The spare group, or one made now, becomes the task's. */
+
+static int
+sbx_command_exec(sbx_session_t *s, const sbx_exec_limits_t *limits,
+    sbx_pending_t *p, sbx_error_t *e)
+{
+    sbx_task_t          *task;
+    sbx_command_t       *command;
+    const sbx_limits_t  *own;
+
+    own = &s->info.limits;
+    task = &p->task;
+    command = s->spare;
+    s->spare = NULL;
+
+    if (command == NULL) {
+        command = sbx_command_make(s, e);
+
+        if (command == NULL) {
+            return -1;
+        }
+    }
+
+    s->ncommands++;
+
+    if ((limits->memory < own->memory || limits->processes < own->processes
+         || limits->cpus < own->cpus)
+        && sbx_cgroup_command_limit(command->group, limits, e) != 0)
+    {
+        sbx_list_append(&s->lingering, &command->link);
+        sbx_command_soon(s, 1);
+        return -1;
+    }
+
+    sbx_list_append(&s->running, &command->link);
+
+    task->command = command->number;
+    task->processes = limits->processes != SBX_UNSET ? limits->processes
+                                                     : own->processes;
+    task->cpus = limits->cpus != SBX_UNSET ? limits->cpus : own->cpus;
+
+    p->nfds += sbx_cgroup_command_fds(command->group, p->fds + 1, &task->fds,
+                                      &task->attach_count);
+
+    sbx_command_soon(s, 0);
+
+    return 0;
+}
+
+
+static sbx_command_t *
+sbx_command_make(sbx_session_t *s, sbx_error_t *e)
+{
+    sbx_command_t  *command;
+
+    if (sbx_command_number(s, e) != 0) {
+        return NULL;
+    }
+
+    command = calloc(1, sizeof(sbx_command_t));
+
+    if (command == NULL) {
+        (void) sbx_error(e, ENOMEM, SBX_E_UNAVAILABLE, "out of memory");
+        return NULL;
+    }
+
+    sbx_list_init(&command->link);
+    command->number = s->number++;
+
+    if (sbx_cgroup_command_create(s->cgroup, command->number,
+                                  &command->group, e)
+        != 0)
+    {
+        free(command);
+        return NULL;
+    }
+
+    return command;
+}
+
+
+/*
+ * A number is never used twice, by a later broker neither: numbers are
+ * reserved in steps in a file, which survives the process that wrote it.
+ */
+
+static int
+sbx_command_number(sbx_session_t *s, sbx_error_t *e)
+{
+    uint32_t     reserved;
+    sbx_auto_fd  fd = -1;
+
+    if (s->number < s->reserved) {
+        return 0;
+    }
+
+    if (s->reserved > UINT32_MAX - SBX_NUMBERS_STEP) {
+        return sbx_error(e, 0, SBX_E_CAPACITY,
+                         "the session has used up its commands' numbers");
+    }
+
+    reserved = s->reserved + SBX_NUMBERS_STEP;
+    fd = openat(s->dir, SBX_COMMAND_NUMBERS,
+                O_WRONLY|O_CREAT|O_CLOEXEC|O_NOFOLLOW, 0600);
+
+    if (fd == -1
+        || pwrite(fd, &reserved, sizeof(reserved), 0) != sizeof(reserved))
+    {
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "cannot reserve commands' numbers");
+    }
+
+    s->reserved = reserved;
+
+    return 0;
+}
+
+
+int
+sbx_command_numbers(sbx_session_t *s, int adopt)
+{
+    uint32_t     reserved;
+    sbx_auto_fd  fd = -1;
+
+    if (!adopt) {
+        return 0;
+    }
+
+    fd = openat(s->dir, SBX_COMMAND_NUMBERS, O_RDONLY|O_CLOEXEC|O_NOFOLLOW);
+
+    if (fd == -1) {
+        if (errno != ENOENT) {
+            return -1;
+        }
+
+        reserved = SBX_NUMBERS_STEP;
+
+    } else if (sbx_read_full(fd, &reserved, sizeof(reserved))
+               != sizeof(reserved))
+    {
+        return -1;
+    }
+
+    s->number = reserved;
+    s->reserved = reserved;
+
+    return 0;
+}
+
+
+static void
+sbx_command_start(sbx_session_t *s, sbx_pending_t *p)
+{
+    sbx_error_t     e;
+    sbx_broker_t   *b;
+    sbx_f_error_t   error;
+    sbx_pending_t  *waiting;
+
+    b = s->broker;
+
+    if (sbx_list_empty(&s->tasks)) {
+        switch (sbx_command_hand(s, p)) {
+
+        case 0:
+            return;
+
+        case -1:
+            (void) sbx_error(&e, errno, SBX_E_UNAVAILABLE,
+                             "the session's first process is gone");
+            sbx_call_fill(&error, &e);
+            sbx_command_refuse(s, p, &error);
+            return;
+        }
+    }
+
+    waiting = malloc(sizeof(sbx_pending_t));
+
+    if (waiting == NULL) {
+        sbx_command_close(p, 0);
+        sbx_command_over(s, p->task.command);
+        return;
+    }
+
+    *waiting = *p;
+    waiting->deadline = sbx_now_us() + SBX_TASK_WAIT * 1000;
+    sbx_list_append(&s->tasks, &waiting->link);
+    s->ntasks++;
+
+    if (s->queue.index == 0) {
+        (void) sbx_timer_set(&b->loop, &s->queue, SBX_COMMAND_RETRY);
+    }
+}
+
+
+/*
+ * 0: init has it; 1: its socket is full; -1: it is gone.  ETOOMANYREFS means
+ * that too many descriptors are on their way, which no event tells the end
+ * of.
+ */
+
+static int
+sbx_command_hand(sbx_session_t *s, sbx_pending_t *p)
+{
+    if (sbx_wire_send(s->control, &p->task, sizeof(sbx_task_t), p->fds,
+                      p->nfds, MSG_DONTWAIT)
+        != -1)
+    {
+        sbx_command_close(p, 0);
+        return 0;
+    }
+
+    if (errno == EAGAIN) {
+        sbx_event_set(&s->broker->loop, &s->control_event, EPOLLIN|EPOLLOUT);
+        return 1;
+    }
+
+    return errno == ETOOMANYREFS || errno == ENOBUFS || errno == ENOMEM
+           ? 1 : -1;
+}
+
+
+static void
+sbx_command_refuse(sbx_session_t *s, sbx_pending_t *p,
+    const sbx_f_error_t *error)
+{
+    sbx_command_close(p, 1);
+    sbx_call_refuse(s->broker, &p->head, p->fds[0], error);
+
+    if (p->task.op == SBX_OP_EXEC) {
+        sbx_command_over(s, p->task.command);
+    }
+}
+
+
+static void
+sbx_command_close(sbx_pending_t *p, unsigned first)
+{
+    unsigned  i;
+
+    for (i = first; i < p->nfds; i++) {
+        (void) close(p->fds[i]);
+    }
+}
+
+
+void
+sbx_command_flush(sbx_session_t *s)
+{
+    int             rc;
+    sbx_node_t     *node;
+    sbx_pending_t  *p;
+
+    sbx_event_set(&s->broker->loop, &s->control_event, EPOLLIN);
+
+    while (!sbx_list_empty(&s->tasks)) {
+        node = s->tasks.next;
+        p = sbx_node_of(node, sbx_pending_t, link);
+        rc = sbx_command_hand(s, p);
+
+        if (rc != 0) {
+            /* a dead init is found out by its events */
+            return;
+        }
+
+        sbx_list_remove(node);
+        s->ntasks--;
+        free(p);
+    }
+}
+
+
+void
+sbx_command_queue_tick(sbx_timer_t *timer)
+{
+    uint64_t        now;
+    sbx_error_t     e;
+    sbx_node_t     *node;
+    sbx_f_error_t   error;
+    sbx_pending_t  *p;
+    sbx_session_t  *s;
+
+    s = timer->data;
+    sbx_command_flush(s);
+    now = sbx_now_us();
+
+    (void) sbx_error(&e, 0, SBX_E_UNAVAILABLE,
+                     "the session does not take its calls");
+    sbx_call_fill(&error, &e);
+
+    while (!sbx_list_empty(&s->tasks)) {
+        node = s->tasks.next;
+        p = sbx_node_of(node, sbx_pending_t, link);
+
+        if (p->deadline > now) {
+            (void) sbx_timer_set(&s->broker->loop, &s->queue,
+                                 SBX_COMMAND_RETRY);
+            return;
+        }
+
+        sbx_list_remove(node);
+        s->ntasks--;
+        sbx_command_refuse(s, p, &error);
+        free(p);
+    }
+}
+
+
+/* A task of the broker's own, with nothing to answer on. */
+
+int
+sbx_command_send(sbx_session_t *s, sbx_op_t op)
+{
+    sbx_task_t  task;
+
+    if (s->control == -1) {
+        return -1;
+    }
+
+    memset(&task, 0, sizeof(sbx_task_t));
+    task.magic = SBX_WIRE_MAGIC;
+    task.version = SBX_WIRE_VERSION;
+    task.op = (uint16_t) op;
+
+    return sbx_wire_send(s->control, &task, sizeof(sbx_task_t), NULL, 0,
+                         MSG_DONTWAIT)
+           == -1 ? -1 : 0;
+}
+
+
+void
+sbx_command_over(sbx_session_t *s, uint32_t number)
+{
+    sbx_node_t     *node;
+    sbx_command_t  *command;
+
+    for (node = s->running.next; node != &s->running; node = node->next) {
+        command = sbx_node_of(node, sbx_command_t, link);
+
+        if (command->number == number) {
+            sbx_list_remove(node);
+            sbx_list_append(&s->lingering, node);
+            s->backoff = SBX_COMMAND_BACKOFF_MIN;
+            sbx_command_soon(s, 0);
+            return;
+        }
+    }
+}
+
+
+void
+sbx_command_reaped(sbx_session_t *s)
+{
+    if (!sbx_list_empty(&s->lingering)) {
+        s->backoff = SBX_COMMAND_BACKOFF_MIN;
+        sbx_command_soon(s, SBX_COMMAND_BACKOFF_MIN);
+    }
+}
+
+
+static void
+sbx_command_soon(sbx_session_t *s, uint32_t ms)
+{
+    if (s->state != SBX_S_RUNNING && s->state != SBX_S_TERMINATING) {
+        return;
+    }
+
+    if (s->groups.index != 0
+        && s->groups.at <= sbx_now_us() + (uint64_t) ms * 1000)
+    {
+        return;
+    }
+
+    (void) sbx_timer_set(&s->broker->loop, &s->groups, ms);
+}
+
+
+void
+sbx_command_tick(sbx_timer_t *timer)
+{
+    int             rc;
+    unsigned        i;
+    sbx_node_t      busy, *node;
+    sbx_error_t     e;
+    sbx_command_t  *command;
+    sbx_session_t  *s;
+
+    s = timer->data;
+    sbx_list_init(&busy);
+
+    for (i = 0; i < SBX_COMMAND_TICK_GROUPS; i++) {
+
+        if (sbx_list_empty(&s->lingering)) {
+            break;
+        }
+
+        node = s->lingering.next;
+        sbx_list_remove(node);
+        command = sbx_node_of(node, sbx_command_t, link);
+        rc = sbx_cgroup_command_remove(command->group, &e);
+
+        if (rc == 1) {
+            sbx_list_append(&busy, node);
+            continue;
+        }
+
+        if (rc == -1) {
+            sbx_log_error(SBX_LOG_WARN,
+                          &(sbx_log_about_t) { NULL, s->info.id }, &e,
+                          "command's group stays");
+        }
+
+        s->ncommands--;
+        free(command);
+    }
+
+    while (!sbx_list_empty(&busy)) {
+        node = busy.next;
+        sbx_list_remove(node);
+        sbx_list_append(&s->lingering, node);
+    }
+
+    if (s->spare == NULL && s->state == SBX_S_RUNNING) {
+        s->spare = sbx_command_make(s, &e);
+    }
+
+    if (!sbx_list_empty(&s->lingering)) {
+        s->backoff = s->backoff ? s->backoff : SBX_COMMAND_BACKOFF_MIN;
+        sbx_command_soon(s, s->backoff);
+        s->backoff = s->backoff * 2 < SBX_COMMAND_BACKOFF_MAX
+                     ? s->backoff * 2 : SBX_COMMAND_BACKOFF_MAX;
+    }
+}
+
+
+void
+sbx_command_drop(sbx_session_t *s)
+{
+    sbx_node_t     *node;
+    sbx_f_error_t   error;
+    sbx_pending_t  *p;
+
+    sbx_timer_del(&s->broker->loop, &s->queue);
+
+    while (!sbx_list_empty(&s->tasks)) {
+        node = s->tasks.next;
+        sbx_list_remove(node);
+        s->ntasks--;
+        p = sbx_node_of(node, sbx_pending_t, link);
+        sbx_call_session_error(s->broker, &p->head, &error);
+        sbx_command_refuse(s, p, &error);
+        free(p);
+    }
+
+    while (!sbx_list_empty(&s->running)) {
+        node = s->running.next;
+        sbx_list_remove(node);
+        sbx_list_append(&s->lingering, node);
+    }
+
+    if (s->spare != NULL) {
+        sbx_list_append(&s->lingering, &s->spare->link);
+        s->spare = NULL;
+    }
+}

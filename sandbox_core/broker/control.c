@@ -1,0 +1,570 @@
+/*
+ * Control connections: made by a server's root master, used by its workers.
+ * A connection says hello first; who it is, the kernel says.  Then each
+ * datagram is one call, with the call's own socket as its descriptor.
+ *
+ * HELLO_CONFIG   root's (or, where the socket is open to a group, that
+ *                group's, whose configuration is not taken); answered by
+ *                sbx_hello_t
+ * HELLO_CONTROL  answered by sbx_hello_t as well, once the keeper has a copy
+ *                of the connection: from then on it outlives the broker
+ */
+
+#include "broker.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+
+#define SBX_CONTROL_HELLO_WAIT    10000     /* ms */
+#define SBX_CONTROL_ACCEPT_WAIT   100
+#define SBX_CONTROL_ACCEPTS       16        /* of one round, each */
+#define SBX_CONTROL_CALLS         16
+#define SBX_CONTROL_FDS           2
+#define SBX_CONTROL_GROUPS        64
+
+typedef union {
+    uint64_t     align;
+    sbx_call_t   head;
+    uint8_t      bytes[sizeof(sbx_call_t) + sizeof(sbx_config_t) + 64];
+} sbx_datagram_t;
+
+
+static void sbx_control_accept(sbx_event_t *ev, uint32_t events);
+static void sbx_control_accept_again(sbx_timer_t *timer);
+static sbx_control_t *sbx_control_make(sbx_broker_t *b, int fd);
+static int sbx_control_allowed(const sbx_control_t *control);
+static void sbx_control_late(sbx_timer_t *timer);
+static void sbx_control_event(sbx_event_t *ev, uint32_t events);
+static void sbx_control_hello(sbx_control_t *control,
+    const sbx_datagram_t *datagram, size_t n);
+static void sbx_control_config(sbx_control_t *control,
+    const sbx_config_t *config);
+static void sbx_control_answer(sbx_control_t *control, const sbx_error_t *e);
+static void sbx_control_call(sbx_control_t *control,
+    const sbx_datagram_t *datagram, size_t n, int *fds, unsigned nfds);
+static int sbx_control_is_stream(int fd);
+static void sbx_control_dispatch(sbx_broker_t *b, const sbx_call_t *head,
+    const void *body, int fd, int blob);
+static void sbx_control_close(sbx_control_t *control);
+
+
+int
+sbx_control_listen(sbx_broker_t *b, sbx_error_t *e)
+{
+    b->listen_event.handler = sbx_control_accept;
+    b->listen_event.data = b;
+    b->listen_timer.handler = sbx_control_accept_again;
+    b->listen_timer.data = b;
+
+    if (sbx_event_add(&b->loop, &b->listen_event, b->options->listen,
+                      EPOLLIN)
+        == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "epoll_ctl() failed");
+    }
+
+    return 0;
+}
+
+
+static void
+sbx_control_accept(sbx_event_t *ev, uint32_t events)
+{
+    int             fd;
+    unsigned        i;
+    sbx_broker_t   *b;
+    sbx_control_t  *control;
+
+    (void) events;
+
+    b = ev->data;
+
+    for (i = 0; i < SBX_CONTROL_ACCEPTS; i++) {
+        fd = accept4(ev->fd, NULL, NULL, SOCK_CLOEXEC|SOCK_NONBLOCK);
+
+        if (fd == -1) {
+            if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
+                sbx_event_set(&b->loop, ev, 0);
+                (void) sbx_timer_set(&b->loop, &b->listen_timer,
+                                     SBX_CONTROL_ACCEPT_WAIT);
+            }
+
+            return;
+        }
+
+        control = sbx_control_make(b, fd);
+
+        if (control == NULL) {
+            continue;
+        }
+
+        if (!sbx_control_allowed(control)) {
+            sbx_log(SBX_LOG_WARN, NULL, 0,
+                    "a connection of user %u is refused",
+                    (unsigned) control->uid);
+            sbx_control_close(control);
+        }
+    }
+}
+
+
+static void
+sbx_control_accept_again(sbx_timer_t *timer)
+{
+    sbx_broker_t  *b;
+
+    b = timer->data;
+    sbx_event_set(&b->loop, &b->listen_event, EPOLLIN);
+}
+
+
+static sbx_control_t *
+sbx_control_make(sbx_broker_t *b, int fd)
+{
+    socklen_t       len;
+    struct ucred    peer;
+    sbx_control_t  *control;
+
+    len = sizeof(struct ucred);
+    control = NULL;
+
+    if (b->ncontrols < SBX_CONTROLS_MAX
+        && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0)
+    {
+        control = calloc(1, sizeof(sbx_control_t));
+    }
+
+    if (control == NULL) {
+        (void) close(fd);
+        return NULL;
+    }
+
+    control->broker = b;
+    control->fd = fd;
+    control->uid = peer.uid;
+    control->gid = peer.gid;
+    control->event.handler = sbx_control_event;
+    control->event.data = control;
+    control->timer.handler = sbx_control_late;
+    control->timer.data = control;
+
+    sbx_list_append(&b->controls, &control->link);
+    b->ncontrols++;
+
+    if (sbx_event_add(&b->loop, &control->event, fd, EPOLLIN) == -1) {
+        sbx_control_close(control);
+        return NULL;
+    }
+
+    (void) sbx_timer_set(&b->loop, &control->timer, SBX_CONTROL_HELLO_WAIT);
+
+    return control;
+}
+
+
+static int
+sbx_control_allowed(const sbx_control_t *control)
+{
+    gid_t           groups[SBX_CONTROL_GROUPS];
+    size_t          i;
+    socklen_t       len;
+    sbx_options_t  *options;
+
+    options = control->broker->options;
+
+    if (control->uid == 0) {
+        return 1;
+    }
+
+    if (options->socket_group == NULL) {
+        return 0;
+    }
+
+    if (control->gid == options->socket_gid) {
+        return 1;
+    }
+
+    len = sizeof(groups);
+
+    if (getsockopt(control->fd, SOL_SOCKET, SO_PEERGROUPS, groups, &len)
+        == -1)
+    {
+        return 0;
+    }
+
+    for (i = 0; i < len / sizeof(gid_t); i++) {
+        if (groups[i] == options->socket_gid) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* One that the keeper kept: it has said hello to an earlier broker. */
+
+void
+sbx_control_adopt(sbx_broker_t *b, uint64_t number, int fd)
+{
+    sbx_control_t  *control;
+
+    control = sbx_control_make(b, fd);
+
+    if (control == NULL) {
+        sbx_broker_tell(b, SBX_LINK_DROP, SBX_KEEP_CONTROL, number, NULL,
+                        NULL);
+        return;
+    }
+
+    control->greeted = 1;
+    control->number = number;
+    sbx_timer_del(&b->loop, &control->timer);
+
+    if (number >= b->control_number) {
+        b->control_number = number + 1;
+    }
+}
+
+
+void
+sbx_control_stored(sbx_broker_t *b, uint64_t number)
+{
+    sbx_node_t     *node;
+    sbx_control_t  *control;
+
+    for (node = b->controls.next; node != &b->controls; node = node->next) {
+        control = sbx_node_of(node, sbx_control_t, link);
+
+        if (control->greeted && control->number == number
+            && control->answer)
+        {
+            control->answer = 0;
+            sbx_control_answer(control, NULL);
+            return;
+        }
+    }
+}
+
+
+static void
+sbx_control_late(sbx_timer_t *timer)
+{
+    sbx_control_close(timer->data);
+}
+
+
+static void
+sbx_control_event(sbx_event_t *ev, uint32_t events)
+{
+    int              fds[SBX_CONTROL_FDS];
+    ssize_t          n;
+    unsigned         i, k, nfds;
+    sbx_control_t   *control;
+    sbx_datagram_t   datagram;
+
+    (void) events;
+
+    control = ev->data;
+
+    for (i = 0; i < SBX_CONTROL_CALLS && ev->active; i++) {
+        nfds = SBX_CONTROL_FDS;
+        n = sbx_wire_recv(control->fd, &datagram, sizeof(sbx_datagram_t),
+                          fds, &nfds, MSG_DONTWAIT);
+
+        if (n == -1 && errno == EAGAIN) {
+            return;
+        }
+
+        if (n == -1 && errno == EMSGSIZE) {
+            sbx_log(SBX_LOG_WARN, NULL, 0,
+                    "a call was dropped: too long, or no descriptor is free");
+            continue;
+        }
+
+        if (n <= 0) {
+            sbx_control_close(control);
+            return;
+        }
+
+        if (control->greeted) {
+            sbx_control_call(control, &datagram, (size_t) n, fds, nfds);
+            continue;
+        }
+
+        for (k = 0; k < nfds; k++) {
+            (void) close(fds[k]);
+        }
+
+        sbx_control_hello(control, &datagram, (size_t) n);
+    }
+}
+
+
+static void
+sbx_control_hello(sbx_control_t *control, const sbx_datagram_t *datagram,
+    size_t n)
+{
+    sbx_error_t        e;
+    sbx_broker_t      *b;
+    const sbx_call_t  *head;
+
+    b = control->broker;
+    head = &datagram->head;
+
+    if (n >= sizeof(sbx_call_t) && head->magic == SBX_WIRE_MAGIC
+        && head->version != SBX_WIRE_VERSION)
+    {
+        (void) sbx_error(&e, 0, SBX_E_UNAVAILABLE,
+                         "the running broker speaks version %u and the "
+                         "server version %u: restart the one that was not "
+                         "upgraded", SBX_WIRE_VERSION, head->version);
+        sbx_control_answer(control, &e);
+        return;
+    }
+
+    if (sbx_wire_check_call(datagram, n, &e) != 0) {
+        sbx_control_answer(control, &e);
+        return;
+    }
+
+    switch (head->op) {
+
+    case SBX_OP_HELLO_CONFIG:
+        sbx_control_config(control, (const sbx_config_t *) (const void *)
+                                    (datagram->bytes + sizeof(sbx_call_t)));
+        return;
+
+    case SBX_OP_HELLO_CONTROL:
+        control->greeted = 1;
+        control->answer = 1;
+        control->number = b->control_number++;
+        sbx_timer_del(&b->loop, &control->timer);
+        sbx_broker_tell(b, SBX_LINK_STORE, SBX_KEEP_CONTROL, control->number,
+                        NULL, &control->fd);
+        return;
+    }
+
+    (void) sbx_error(&e, 0, SBX_E_INVALID, "a connection begins with hello");
+    sbx_control_answer(control, &e);
+}
+
+
+static void
+sbx_control_config(sbx_control_t *control, const sbx_config_t *config)
+{
+    sbx_error_t    e;
+    sbx_broker_t  *b;
+
+    b = control->broker;
+
+    if (control->uid != 0) {
+        (void) sbx_error(&e, 0, SBX_E_UNAVAILABLE,
+                         "the broker waits for root's configuration");
+        sbx_control_answer(control, b->configured ? NULL : &e);
+        return;
+    }
+
+    if (b->ending) {
+        sbx_control_answer(control, &b->problem);
+        return;
+    }
+
+    if (b->configured) {
+        sbx_setup_change(b, config);
+        sbx_control_answer(control, NULL);
+        return;
+    }
+
+    memcpy(&b->config, config, sizeof(sbx_config_t));
+
+    if (sbx_setup(b, &e) == 0) {
+        sbx_adopt_sweep(b);
+        sbx_log(SBX_LOG_NOTICE, NULL, 0, "broker is ready");
+        sbx_control_answer(control, NULL);
+        return;
+    }
+
+    sbx_log_error(SBX_LOG_ERROR, NULL, &e, "no session can be made");
+    b->problem = e;
+    sbx_control_answer(control, &e);
+
+    /* nobody keeps a broker that cannot work, unless it is on its own */
+
+    if (!b->options->standalone && b->nsessions == 0 && !b->ever_configured)
+    {
+        sbx_broker_tell(b, SBX_LINK_END, SBX_KEEP_NONE, 0, NULL, NULL);
+    }
+}
+
+
+/* e NULL: all is well. */
+
+static void
+sbx_control_answer(sbx_control_t *control, const sbx_error_t *e)
+{
+    sbx_hello_t  hello;
+
+    memset(&hello, 0, sizeof(sbx_hello_t));
+    hello.magic = SBX_WIRE_MAGIC;
+    hello.ok = e == NULL;
+    hello.broker_pid = getpid();
+    hello.keeper_pid = getppid();
+
+    if (e != NULL) {
+        hello.error = *e;
+    }
+
+    (void) sbx_wire_send(control->fd, &hello, sizeof(sbx_hello_t), NULL, 0,
+                         MSG_DONTWAIT);
+}
+
+
+static void
+sbx_control_call(sbx_control_t *control, const sbx_datagram_t *datagram,
+    size_t n, int *fds, unsigned nfds)
+{
+    int                blob;
+    unsigned           i;
+    sbx_call_t         head;
+    sbx_error_t        e;
+    sbx_broker_t      *b;
+    sbx_f_error_t      error;
+
+    b = control->broker;
+    blob = nfds == 2 ? fds[1] : -1;
+
+    if (nfds == 0 || !sbx_control_is_stream(fds[0])) {
+        sbx_log(SBX_LOG_WARN, NULL, 0, "a call without a socket is dropped");
+
+        for (i = 0; i < nfds; i++) {
+            (void) close(fds[i]);
+        }
+
+        return;
+    }
+
+    if (sbx_wire_check_call(datagram, n, &e) == 0
+        && blob != -1 && datagram->head.op != SBX_OP_CREATE)
+    {
+        (void) sbx_error(&e, 0, SBX_E_INVALID, "a descriptor too many");
+
+    } else if (sbx_wire_check_call(datagram, n, &e) == 0) {
+        sbx_control_dispatch(b, &datagram->head,
+                             datagram->bytes + sizeof(sbx_call_t), fds[0],
+                             blob);
+        fds[0] = -1;
+    }
+
+    if (fds[0] != -1) {
+        sbx_log_error(SBX_LOG_WARN, NULL, &e, "a malformed call");
+        memset(&head, 0, sizeof(sbx_call_t));
+        sbx_call_fill(&error, &e);
+        sbx_call_refuse(b, &head, fds[0], &error);
+    }
+
+    if (blob != -1) {
+        (void) close(blob);
+    }
+}
+
+
+static int
+sbx_control_is_stream(int fd)
+{
+    int        domain, type;
+    socklen_t  len;
+
+    len = sizeof(int);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == -1
+        || domain != AF_UNIX)
+    {
+        return 0;
+    }
+
+    len = sizeof(int);
+
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0
+           && type == SOCK_STREAM;
+}
+
+
+/* fd is handed on; blob stays the caller's. */
+
+static void
+sbx_control_dispatch(sbx_broker_t *b, const sbx_call_t *head,
+    const void *body, int fd, int blob)
+{
+    sbx_f_error_t    error;
+    sbx_session_t   *s;
+    sbx_call_out_t  *call;
+
+    if (head->op == SBX_OP_EXEC || head->op == SBX_OP_FILE) {
+        s = sbx_session_of_call(b, head);
+
+        if (s != NULL) {
+            sbx_command_call(s, head, fd, body);
+            return;
+        }
+
+        sbx_call_session_error(b, head, &error);
+        sbx_call_refuse(b, head, fd, &error);
+        return;
+    }
+
+    call = sbx_call_make(b, head, fd);
+
+    if (call == NULL) {
+        return;
+    }
+
+    if (head->op == SBX_OP_CREATE) {
+        sbx_create(b, call, body, blob);
+
+    } else {
+        sbx_service_call(b, call, body);
+    }
+}
+
+
+static void
+sbx_control_close(sbx_control_t *control)
+{
+    sbx_broker_t  *b;
+
+    b = control->broker;
+
+    if (control->greeted) {
+        sbx_broker_tell(b, SBX_LINK_DROP, SBX_KEEP_CONTROL, control->number,
+                        NULL, NULL);
+    }
+
+    sbx_event_del(&b->loop, &control->event);
+    sbx_timer_del(&b->loop, &control->timer);
+    sbx_list_remove(&control->link);
+    b->ncontrols--;
+
+    (void) close(control->fd);
+    sbx_loop_free(&b->loop, control);
+}
+
+
+void
+sbx_control_close_all(sbx_broker_t *b)
+{
+    sbx_control_t   *control;
+    sbx_call_out_t  *call;
+
+    while (!sbx_list_empty(&b->calls)) {
+        call = sbx_node_of(b->calls.next, sbx_call_out_t, link);
+        sbx_call_close(call);
+    }
+
+    while (!sbx_list_empty(&b->controls)) {
+        control = sbx_node_of(b->controls.next, sbx_control_t, link);
+        sbx_control_close(control);
+    }
+}

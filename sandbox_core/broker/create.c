@@ -1,0 +1,467 @@
+#include "broker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+
+#define SBX_CREATE_CAPABILITIES                                              \
+    (SBX_CAP_SHELL|SBX_CAP_FILES|SBX_CAP_CODE|SBX_CAP_PORTS)
+#define SBX_CREATE_FLAGS                                                     \
+    (SBX_CREATE_WEAK_OK|SBX_CREATE_ON_TIMEOUT_PAUSE)
+#define SBX_CREATE_SEALS  (F_SEAL_WRITE|F_SEAL_SHRINK|F_SEAL_GROW)
+
+
+static int sbx_create_by_key(sbx_broker_t *b, sbx_call_out_t *call,
+    const sbx_create_t *body);
+static int sbx_create_check(sbx_broker_t *b, const sbx_call_t *head,
+    sbx_create_t *body, sbx_error_t *e);
+static int sbx_create_limits(sbx_broker_t *b, sbx_create_t *body,
+    sbx_error_t *e);
+static int sbx_create_blob(const sbx_create_t *body, int blob, char **data,
+    sbx_error_t *e);
+static int sbx_create_env(const char *env, size_t size, sbx_error_t *e);
+static int sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
+    const sbx_create_t *body, const char *data, sbx_session_t **session,
+    sbx_error_t *e);
+static void sbx_create_info(sbx_session_t *s, const sbx_call_t *head,
+    const sbx_create_t *body);
+static int sbx_create_record(sbx_session_t *s, const char *env,
+    size_t env_size, sbx_error_t *e);
+
+
+/* Every name of a template that there is, and what it stands for. */
+
+static const struct {
+    const char  *name;
+    const char  *template;
+} sbx_create_templates[] = {
+    { "base", "base" },
+    { "code-interpreter-v1", "base" }
+};
+
+
+void
+sbx_create(sbx_broker_t *b, sbx_call_out_t *call, const sbx_create_t *body,
+    int blob)
+{
+    sbx_error_t         e;
+    sbx_create_t        create;
+    sbx_session_t      *s;
+    sbx_auto_free char *data = NULL;
+
+    s = NULL;
+    create = *body;
+
+    if (!b->configured || b->ending) {
+        sbx_call_error(call, &b->problem);
+        return;
+    }
+
+    if (create.key[0] != '\0' && sbx_create_by_key(b, call, &create)) {
+        return;
+    }
+
+    if (sbx_create_check(b, &call->head, &create, &e) != 0
+        || sbx_create_blob(&create, blob, &data, &e) != 0
+        || sbx_create_session(b, &call->head, &create, data, &s, &e) != 0)
+    {
+        if (e.code == SBX_E_INTERNAL || e.code == SBX_E_UNAVAILABLE) {
+            sbx_log_error(SBX_LOG_ERROR,
+                          &(sbx_log_about_t) { call->head.request_id, NULL },
+                          &e, "session cannot be created");
+        }
+
+        sbx_call_error(call, &e);
+        return;
+    }
+
+    sbx_call_wait(call, &s->creators);
+}
+
+
+/* 1: the call has been answered, or waits for a session being made. */
+
+static int
+sbx_create_by_key(sbx_broker_t *b, sbx_call_out_t *call,
+    const sbx_create_t *body)
+{
+    sbx_node_t     *node;
+    sbx_error_t     e;
+    sbx_session_t  *s;
+
+    s = NULL;
+
+    for (node = b->sessions.next; node != &b->sessions; node = node->next) {
+        s = sbx_node_of(node, sbx_session_t, link);
+
+        if (s->keyed && strcmp(s->key, body->key) == 0
+            && strcmp(s->info.tenant, call->head.tenant) == 0)
+        {
+            break;
+        }
+    }
+
+    if (node == &b->sessions) {
+        return 0;
+    }
+
+    if (memcmp(s->digest, body->body_digest, sizeof(s->digest)) != 0) {
+        (void) sbx_error(&e, 0, SBX_E_CONFLICT,
+                         "the Idempotency-Key belongs to a session that was "
+                         "asked for with another body");
+        sbx_call_error(call, &e);
+        return 1;
+    }
+
+    if (s->state == SBX_S_CREATING) {
+        sbx_call_wait(call, &s->creators);
+        return 1;
+    }
+
+    if (sbx_service_session(call, s, NULL) == 0) {
+        sbx_call_end(call, NULL);
+    }
+
+    return 1;
+}
+
+
+static int
+sbx_create_check(sbx_broker_t *b, const sbx_call_t *head, sbx_create_t *body,
+    sbx_error_t *e)
+{
+    size_t  i;
+
+    if (!sbx_name_ok(head->tenant, strlen(head->tenant))) {
+        return sbx_error(e, 0, SBX_E_INVALID, "tenant_id is missing");
+    }
+
+    if (!sbx_name_ok(head->user, strlen(head->user))) {
+        return sbx_error(e, 0, SBX_E_INVALID, "user_id is missing");
+    }
+
+    for (i = 0; i < sbx_nelts(sbx_create_templates); i++) {
+        if (strcmp(body->template, sbx_create_templates[i].name) == 0) {
+            break;
+        }
+    }
+
+    if (i == sbx_nelts(sbx_create_templates)) {
+        return sbx_error(e, 0, SBX_E_TEMPLATE,
+                         "there is no template \"%s\"", body->template);
+    }
+
+    memset(body->template, 0, sizeof(body->template));
+    (void) sbx_copy_string(body->template, sizeof(body->template),
+                           sbx_create_templates[i].template,
+                           strlen(sbx_create_templates[i].template));
+
+    if ((body->capabilities & ~(uint32_t) SBX_CREATE_CAPABILITIES) != 0
+        || (body->flags & ~(uint32_t) SBX_CREATE_FLAGS) != 0)
+    {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "capabilities or flags hold unknown bits");
+    }
+
+    if (body->flags & SBX_CREATE_ON_TIMEOUT_PAUSE) {
+        return sbx_error(e, 0, SBX_E_MANIFEST,
+                         "on_timeout \"pause\" is not offered here");
+    }
+
+    if (!b->isolated && (b->config.require_isolation
+                         || !(body->flags & SBX_CREATE_WEAK_OK)))
+    {
+        return sbx_error(e, 0, SBX_E_MANIFEST,
+                         "this machine lacks a layer of isolation, and "
+                         "require_isolation is set");
+    }
+
+    return sbx_create_limits(b, body, e);
+}
+
+
+static int
+sbx_create_limits(sbx_broker_t *b, sbx_create_t *body, sbx_error_t *e)
+{
+    sbx_limits_t  limits;
+
+    limits = body->limits;
+
+    if (sbx_limits_settle(&body->limits, &limits, &b->config.max, e) != 0) {
+        return -1;
+    }
+
+    if (body->limits.open_files > b->open_files) {
+        return sbx_error(e, 0, SBX_E_MANIFEST,
+                         "open_files asks for %llu, but the broker's own "
+                         "hard limit is %llu",
+                         (unsigned long long) body->limits.open_files,
+                         (unsigned long long) b->open_files);
+    }
+
+    if (body->limits.memory >= SBX_UNLIMITED
+        || body->limits.processes >= SBX_UNLIMITED
+        || body->limits.disk >= SBX_UNLIMITED
+        || body->limits.timeout >= SBX_UNLIMITED)
+    {
+        return sbx_error(e, 0, SBX_E_INVALID, "limits are not settled");
+    }
+
+    return 0;
+}
+
+
+/* Metadata, then environment.  Sealed, it cannot change under our eyes. */
+
+static int
+sbx_create_blob(const sbx_create_t *body, int blob, char **data,
+    sbx_error_t *e)
+{
+    int          seals;
+    char        *p;
+    size_t       size;
+    struct stat  st;
+
+    if (body->meta_size > SBX_META_MAX) {
+        return sbx_error(e, 0, SBX_E_TOO_LARGE, "metadata is over %d bytes",
+                         SBX_META_MAX);
+    }
+
+    if (body->env_size > SBX_ENV_MAX) {
+        return sbx_error(e, 0, SBX_E_TOO_LARGE, "env is over %d bytes",
+                         SBX_ENV_MAX);
+    }
+
+    size = body->meta_size + body->env_size;
+
+    if ((size != 0) != (blob != -1)) {
+        return sbx_error(e, 0, SBX_E_INVALID, "the blob is missing");
+    }
+
+    if (size == 0) {
+        return 0;
+    }
+
+    seals = fcntl(blob, F_GET_SEALS);
+
+    if (seals == -1 || (seals & SBX_CREATE_SEALS) != SBX_CREATE_SEALS
+        || fstat(blob, &st) == -1 || st.st_size != (off_t) size)
+    {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "the blob is not sealed or not of its size");
+    }
+
+    p = malloc(size);
+
+    if (p == NULL) {
+        return sbx_error(e, ENOMEM, SBX_E_UNAVAILABLE, "out of memory");
+    }
+
+    *data = p;
+
+    if (pread(blob, p, size, 0) != (ssize_t) size) {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "cannot read the blob");
+    }
+
+    return sbx_create_env(p + body->meta_size, body->env_size, e);
+}
+
+
+static int
+sbx_create_env(const char *env, size_t size, sbx_error_t *e)
+{
+    size_t       len;
+    const char  *p, *end, *c;
+
+    end = env + size;
+
+    for (p = env; p < end; p += len + 1) {
+        len = strnlen(p, (size_t) (end - p));
+
+        if (len == (size_t) (end - p)) {
+            return sbx_error(e, 0, SBX_E_INVALID, "env is not terminated");
+        }
+
+        for (c = p; *c != '=' && (unsigned char) *c > ' ' && *c != 0x7f;
+             c++)
+        {
+            /* void */
+        }
+
+        if (*c != '=' || c == p) {
+            return sbx_error(e, 0, SBX_E_INVALID,
+                             "env holds a malformed name");
+        }
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
+    const sbx_create_t *body, const char *data, sbx_session_t **session,
+    sbx_error_t *e)
+{
+    const char     *env;
+    sbx_session_t  *s;
+
+    s = sbx_session_make(b);
+
+    if (s == NULL) {
+        return sbx_error(e, ENOMEM, SBX_E_UNAVAILABLE, "out of memory");
+    }
+
+    env = data == NULL ? NULL : data + body->meta_size;
+
+    if (body->meta_size != 0) {
+        s->meta = malloc(body->meta_size);
+
+        if (s->meta == NULL) {
+            sbx_session_free(s);
+            return sbx_error(e, ENOMEM, SBX_E_UNAVAILABLE, "out of memory");
+        }
+
+        memcpy(s->meta, data, body->meta_size);
+    }
+
+    if (sbx_ids_take(b, s, e) != 0
+        || sbx_ids_name(b, s->info.id, e) != 0)
+    {
+        sbx_session_free(s);
+        return -1;
+    }
+
+    sbx_create_info(s, head, body);
+
+    if (mkdirat(b->sessions_dir, s->info.id, 0700) == -1) {
+        (void) sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "cannot make the session's directory");
+        sbx_session_free(s);
+        return -1;
+    }
+
+    sbx_session_insert(s);
+
+    s->dir = openat(b->sessions_dir, s->info.id,
+                    O_RDONLY|O_DIRECTORY|O_CLOEXEC|O_NOFOLLOW);
+
+    if (s->dir == -1) {
+        (void) sbx_error(&s->error, errno, SBX_E_UNAVAILABLE,
+                         "cannot open the session's directory");
+
+    } else if (sbx_cgroup_session_create(b->cgroup, s->info.id,
+                                         &s->info.limits, 0, &s->cgroup,
+                                         &s->error) == 0
+               && sbx_session_launch(s, env, body->env_size, &s->error) == 0
+               && sbx_create_record(s, env, body->env_size, &s->error) == 0)
+    {
+        *session = s;
+        return 0;
+    }
+
+    /* what there is of it goes the way of every session */
+
+    *e = s->error;
+    sbx_session_end(s, SBX_ENDED_DESTROYED, 1);
+
+    return -1;
+}
+
+
+static void
+sbx_create_info(sbx_session_t *s, const sbx_call_t *head,
+    const sbx_create_t *body)
+{
+    sbx_broker_t     *b;
+    sbx_f_session_t  *info;
+
+    b = s->broker;
+    info = &s->info;
+
+    memcpy(info->tenant, head->tenant, sizeof(info->tenant));
+    memcpy(info->user, head->user, sizeof(info->user));
+    memcpy(info->template, body->template, sizeof(info->template));
+    info->seq = ++b->seq;
+    info->created = sbx_broker_clock_ms();
+    info->expires = info->created + (int64_t) body->limits.timeout;
+    info->status = SBX_STATUS_RUNNING;
+    info->capabilities = body->capabilities;
+    info->flags = body->flags;
+    info->isolated = b->isolated;
+    info->meta_size = body->meta_size;
+    info->limits = body->limits;
+    info->enforcement = b->enforcement;
+
+    memcpy(s->request, head->request_id, sizeof(s->request));
+
+    if (body->key[0] != '\0') {
+        memcpy(s->key, body->key, sizeof(s->key));
+        memcpy(s->digest, body->body_digest, sizeof(s->digest));
+        s->keyed = 1;
+    }
+}
+
+
+static int
+sbx_create_record(sbx_session_t *s, const char *env, size_t env_size,
+    sbx_error_t *e)
+{
+    sbx_record_head_t  head;
+
+    memset(&head, 0, sizeof(sbx_record_head_t));
+    head.uid_first = s->uid_first;
+    head.info = s->info;
+    memcpy(head.key, s->key, sizeof(head.key));
+    memcpy(head.digest, s->digest, sizeof(head.digest));
+    head.meta_size = s->info.meta_size;
+    head.env_size = (uint32_t) env_size;
+
+    s->job = sbx_record_job(&head, s->meta, env, s->dir);
+
+    if (s->job == NULL) {
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "cannot write the session's record");
+    }
+
+    s->job->session = s;
+    sbx_record_queue(&s->broker->writer, s->job);
+
+    return 0;
+}
+
+
+void
+sbx_create_answer(sbx_session_t *s)
+{
+    sbx_f_end_t      end;
+    sbx_call_out_t  *call;
+
+    memset(&end, 0, sizeof(sbx_f_end_t));
+    end.created = 1;
+
+    while (!sbx_list_empty(&s->creators)) {
+        call = sbx_node_of(s->creators.next, sbx_call_out_t, wait);
+        sbx_list_remove(&call->wait);
+
+        if (s->state != SBX_S_RUNNING) {
+            sbx_call_error(call, &s->error);
+            continue;
+        }
+
+        if (sbx_service_session(call, s, NULL) != 0) {
+            continue;
+        }
+
+        /* one that never reads its answer leaves nothing behind */
+
+        if (end.created && !s->keyed) {
+            call->created = s;
+        }
+
+        sbx_call_end(call, &end);
+        end.created = 0;
+    }
+}

@@ -1,0 +1,73 @@
+#ifndef SBX_KEEPER_H
+#define SBX_KEEPER_H
+
+#include "link.h"
+#include "options.h"
+
+#include <signal.h>
+
+
+#define SBX_KEEPER_SOCKET   "broker.sock"
+
+
+typedef struct {
+    sbx_link_t      msg;
+    int             fds[SBX_LINK_FDS];
+    unsigned        sent:1;           /* the broker of the day has it */
+} sbx_kept_t;
+
+typedef struct {
+    sbx_options_t  *options;
+    int             state;
+    int             lock;
+    int             listen;
+    int             signals;
+    int             link;
+    sigset_t        old_mask;
+    pid_t           broker;           /* 0: none runs */
+    sbx_kept_t     *kept;
+    size_t          nkept;
+    size_t          kept_size;
+    sbx_link_t     *queue;            /* to the broker, after the store */
+    size_t          nqueue;
+    size_t          queue_size;
+    uint64_t        started;
+    uint64_t        broker_started;
+    uint64_t        restart;          /* when; 0: not planned */
+    uint64_t        delay;
+    uint64_t        end_by;
+    unsigned        end_tries;
+    unsigned        ready:1;          /* a broker has once been ready */
+    unsigned        had_control:1;
+    unsigned        store_sent:1;     /* STARTED too */
+    unsigned        blocked:1;        /* the link is full */
+    unsigned        ending:1;
+    unsigned        end_sent:1;
+    unsigned        done:1;
+    sbx_error_t     error;            /* of a first start that failed */
+} sbx_keeper_t;
+
+
+/* Until everything has ended; the process's exit code. */
+int sbx_keeper_main(sbx_options_t *options);
+
+/* keeper_start.c: the directory, the lock, the socket, the rights. */
+int sbx_keeper_start(sbx_keeper_t *k, sbx_error_t *e);
+/* Written whole: a temporary, renamed. */
+void sbx_keeper_pid_file(sbx_keeper_t *k, const char *name, pid_t pid);
+/* One line to who started us; NULL: the start has succeeded. */
+void sbx_keeper_report(sbx_keeper_t *k, const sbx_error_t *e);
+
+/* keeper.c */
+int sbx_keeper_spawn(sbx_keeper_t *k, sbx_error_t *e);
+/* Takes fds over; sent: the broker of the day has them. */
+void sbx_keeper_store(sbx_keeper_t *k, sbx_link_t *msg, int *fds, int sent);
+
+/* What /proc shows of the keeper and of the broker is root's alone, and
+ * neither leaves a core. */
+int sbx_process_hide(sbx_error_t *e);
+/* Open files up to the hard limit. */
+void sbx_process_raise_files(void);
+
+
+#endif

@@ -1,0 +1,80 @@
+#include "link.h"
+#include "sandbox_util.h"
+#include "wire.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+
+unsigned
+sbx_link_fds(sbx_keep_t kind)
+{
+    switch (kind) {
+
+    case SBX_KEEP_CONFIG:
+    case SBX_KEEP_IDS:
+    case SBX_KEEP_CONTROL:
+        return 1;
+
+    case SBX_KEEP_SESSION:
+        return 2;
+
+    case SBX_KEEP_NONE:
+        break;
+    }
+
+    return 0;
+}
+
+
+int
+sbx_link_send(int fd, const sbx_link_t *msg, const int *fds, unsigned nfds)
+{
+    ssize_t  n;
+
+    n = sbx_wire_send(fd, msg, sizeof(sbx_link_t), fds, nfds, MSG_DONTWAIT);
+
+    return n == -1 ? -1 : 0;
+}
+
+
+int
+sbx_link_recv(int fd, sbx_link_t *msg, int fds[SBX_LINK_FDS])
+{
+    ssize_t   n;
+    unsigned  i, nfds, wanted;
+
+    nfds = SBX_LINK_FDS;
+
+    n = sbx_wire_recv(fd, msg, sizeof(sbx_link_t), fds, &nfds, MSG_DONTWAIT);
+
+    if (n == 0) {
+        return 0;
+    }
+
+    if (n == -1) {
+        /* a peer that died with unread messages */
+        return errno == ECONNRESET ? 0 : -1;
+    }
+
+    wanted = 0;
+
+    if (n == sizeof(sbx_link_t) && msg->type == SBX_LINK_STORE) {
+        wanted = sbx_link_fds(msg->kind);
+    }
+
+    if (n != sizeof(sbx_link_t) || msg->magic != SBX_LINK_MAGIC
+        || nfds != wanted
+        || memchr(msg->id, '\0', sizeof(msg->id)) == NULL)
+    {
+        for (i = 0; i < nfds; i++) {
+            (void) close(fds[i]);
+        }
+
+        errno = EPROTO;
+        return -1;
+    }
+
+    return 1;
+}

@@ -1,0 +1,263 @@
+#include "options.h"
+#include "sandbox_util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <stdio.h>
+#include <string.h>
+
+
+#define SBX_ARGS_MAX     24
+#define SBX_PROGRAM      "sandbox-broker"
+
+
+typedef enum {
+    SBX_OPTION_FLAG,
+    SBX_OPTION_PATH,      /* absolute */
+    SBX_OPTION_STRING,
+    SBX_OPTION_FD
+} sbx_option_type_t;
+
+typedef struct {
+    const char         *name;
+    sbx_option_type_t   type;
+    size_t              offset;
+} sbx_option_t;
+
+
+static int sbx_options_value(const sbx_option_t *option, char *value,
+    sbx_options_t *options, sbx_error_t *e);
+static int sbx_options_fd(const char *s, int *fd, sbx_error_t *e);
+static int sbx_options_check(sbx_options_t *options, sbx_error_t *e);
+static int sbx_options_pass(int fd);
+
+
+#define OPTION(field)  offsetof(sbx_options_t, field)
+
+static const sbx_option_t  sbx_option_table[] = {
+    { "--state", SBX_OPTION_PATH, OPTION(state_dir) },
+    { "--helpers", SBX_OPTION_PATH, OPTION(helper_dir) },
+    { "--log", SBX_OPTION_STRING, OPTION(log_path) },
+    { "--socket-group", SBX_OPTION_STRING, OPTION(socket_group) },
+    { "--report", SBX_OPTION_FD, OPTION(report) },
+    { "--link", SBX_OPTION_FD, OPTION(link) },
+    { "--listen", SBX_OPTION_FD, OPTION(listen) },
+    { "--inherit", SBX_OPTION_FD, OPTION(inherit) },
+    { NULL, 0, 0 }
+};
+
+
+int
+sbx_options_parse(int argc, char **argv, sbx_options_t *options,
+    sbx_error_t *e)
+{
+    int                  i;
+    const sbx_option_t  *option;
+
+    memset(options, 0, sizeof(sbx_options_t));
+    options->log_path = "";
+    options->report = -1;
+    options->link = -1;
+    options->listen = -1;
+    options->inherit = -1;
+
+    for (i = 1; i < argc; i++) {
+
+        if (strcmp(argv[i], "--keeper") == 0) {
+            options->keeper = 1;
+            continue;
+        }
+
+        if (strcmp(argv[i], "--broker") == 0) {
+            options->broker = 1;
+            continue;
+        }
+
+        if (strcmp(argv[i], "--standalone") == 0) {
+            options->standalone = 1;
+            continue;
+        }
+
+        for (option = sbx_option_table; option->name != NULL; option++) {
+            if (strcmp(argv[i], option->name) == 0) {
+                break;
+            }
+        }
+
+        if (option->name == NULL || i + 1 == argc) {
+            return sbx_error(e, 0, SBX_E_INVALID,
+                             "option \"%.100s\" is unknown or lacks a value",
+                             argv[i]);
+        }
+
+        if (sbx_options_value(option, argv[++i], options, e) != 0) {
+            return -1;
+        }
+    }
+
+    return sbx_options_check(options, e);
+}
+
+
+static int
+sbx_options_value(const sbx_option_t *option, char *value,
+    sbx_options_t *options, sbx_error_t *e)
+{
+    char  *field;
+
+    field = (char *) options + option->offset;
+
+    switch (option->type) {
+
+    case SBX_OPTION_PATH:
+        if (value[0] != '/') {
+            return sbx_error(e, 0, SBX_E_INVALID,
+                             "%s needs an absolute path, not \"%.100s\"",
+                             option->name, value);
+        }
+
+        /* fall through */
+
+    case SBX_OPTION_STRING:
+        *(const char **) (void *) field = value;
+        return 0;
+
+    case SBX_OPTION_FD:
+        return sbx_options_fd(value, (int *) (void *) field, e);
+
+    case SBX_OPTION_FLAG:
+        break;
+    }
+
+    return sbx_error(e, 0, SBX_E_INTERNAL, "%s takes no value",
+                     option->name);
+}
+
+
+static int
+sbx_options_fd(const char *s, int *fd, sbx_error_t *e)
+{
+    long   n;
+    char  *end;
+
+    errno = 0;
+    n = strtol(s, &end, 10);
+
+    if (errno != 0 || end == s || *end != '\0' || n < 3 || n > 1 << 20
+        || fcntl((int) n, F_SETFD, FD_CLOEXEC) == -1)
+    {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "\"%.20s\" is no open descriptor", s);
+    }
+
+    *fd = (int) n;
+
+    return 0;
+}
+
+
+static int
+sbx_options_check(sbx_options_t *options, sbx_error_t *e)
+{
+    struct group  *group;
+
+    if (options->keeper == options->broker) {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "one of --keeper and --broker is needed");
+    }
+
+    if (options->state_dir == NULL || options->helper_dir == NULL) {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "--state and --helpers are needed");
+    }
+
+    if (options->broker && options->link == -1) {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "the broker is started by its keeper: use --keeper");
+    }
+
+    if (options->socket_group == NULL) {
+        return 0;
+    }
+
+    if (!options->standalone) {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "--socket-group needs --standalone");
+    }
+
+    group = getgrnam(options->socket_group);
+
+    if (group == NULL) {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "there is no group \"%.100s\"",
+                         options->socket_group);
+    }
+
+    options->socket_gid = group->gr_gid;
+
+    return 0;
+}
+
+
+static int
+sbx_options_pass(int fd)
+{
+    return fcntl(fd, F_SETFD, 0);
+}
+
+
+int
+sbx_options_exec(const sbx_options_t *options, sbx_error_t *e)
+{
+    int                  argc, fd;
+    char                *argv[SBX_ARGS_MAX], numbers[SBX_ARGS_MAX][12];
+    char                 path[4096];
+    const char          *field;
+    const sbx_option_t  *option;
+
+    argc = 0;
+    argv[argc++] = (char *) (uintptr_t) SBX_PROGRAM;
+    argv[argc++] = (char *) (uintptr_t) (options->keeper ? "--keeper"
+                                                         : "--broker");
+
+    if (options->standalone) {
+        argv[argc++] = (char *) (uintptr_t) "--standalone";
+    }
+
+    for (option = sbx_option_table; option->name != NULL; option++) {
+        field = (const char *) options + option->offset;
+
+        if (option->type == SBX_OPTION_FD) {
+            fd = *(const int *) (const void *) field;
+
+            if (fd == -1 || sbx_options_pass(fd) == -1) {
+                continue;
+            }
+
+            argv[argc++] = (char *) (uintptr_t) option->name;
+            (void) snprintf(numbers[argc], sizeof(numbers[argc]), "%d", fd);
+            argv[argc] = numbers[argc];
+            argc++;
+            continue;
+        }
+
+        if (*(char *const *) (const void *) field != NULL) {
+            argv[argc++] = (char *) (uintptr_t) option->name;
+            argv[argc++] = *(char *const *) (const void *) field;
+        }
+    }
+
+    argv[argc] = NULL;
+
+    /* the running program itself, also when an upgrade has replaced it */
+
+    (void) execv("/proc/self/exe", argv);
+
+    (void) snprintf(path, sizeof(path), "%s/" SBX_PROGRAM,
+                    options->helper_dir);
+    (void) execv(path, argv);
+
+    return sbx_error(e, errno, SBX_E_UNAVAILABLE, "cannot execute \"%s\"",
+                     path);
+}

@@ -1,0 +1,335 @@
+#include "broker.h"
+
+#include <string.h>
+
+
+#define SBX_SERVICE_BATCH   65536     /* bytes of a LIST queued at a time */
+
+
+typedef void (*sbx_service_pt)(sbx_broker_t *b, sbx_call_out_t *call,
+    const void *body);
+
+
+static void sbx_service_health(sbx_broker_t *b, sbx_call_out_t *call,
+    const void *body);
+static void sbx_service_doctor(sbx_broker_t *b, sbx_call_out_t *call,
+    const void *body);
+static void sbx_service_check(const sbx_f_check_t *check, void *data);
+static void sbx_service_capabilities(sbx_broker_t *b, sbx_call_out_t *call,
+    const void *body);
+static void sbx_service_capability(const sbx_f_capability_t *capability,
+    void *data);
+static void sbx_service_templates(sbx_broker_t *b, sbx_call_out_t *call,
+    const void *body);
+static void sbx_service_get(sbx_broker_t *b, sbx_call_out_t *call,
+    const void *body);
+static void sbx_service_list_start(sbx_broker_t *b, sbx_call_out_t *call,
+    const void *body);
+static int sbx_service_listed(const sbx_call_out_t *call,
+    const sbx_session_t *s);
+static void sbx_service_destroy(sbx_broker_t *b, sbx_call_out_t *call,
+    const void *body);
+
+
+typedef struct {
+    uint16_t        op;
+    sbx_service_pt  handler;
+} sbx_service_t;
+
+static const sbx_service_t  sbx_services[] = {
+    { SBX_OP_HEALTH, sbx_service_health },
+    { SBX_OP_DOCTOR, sbx_service_doctor },
+    { SBX_OP_CAPABILITIES, sbx_service_capabilities },
+    { SBX_OP_TEMPLATES, sbx_service_templates },
+    { SBX_OP_GET, sbx_service_get },
+    { SBX_OP_LIST, sbx_service_list_start },
+    { SBX_OP_DESTROY, sbx_service_destroy },
+    { 0, NULL }
+};
+
+static const sbx_f_template_t  sbx_service_base = {
+    "base", "code-interpreter-v1",
+    "the machine's own programs and languages, read-only"
+};
+
+
+void
+sbx_service_call(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
+{
+    sbx_error_t           e;
+    const sbx_service_t  *service;
+
+    for (service = sbx_services; service->handler != NULL; service++) {
+        if (service->op == call->head.op) {
+            service->handler(b, call, body);
+            return;
+        }
+    }
+
+    (void) sbx_error(&e, 0, SBX_E_INVALID, "op %u is no call",
+                     call->head.op);
+    sbx_call_error(call, &e);
+}
+
+
+static void
+sbx_service_health(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
+{
+    sbx_f_health_t  health;
+
+    (void) body;
+
+    memset(&health, 0, sizeof(sbx_f_health_t));
+    health.sessions = b->nrunning;
+    health.ok = b->configured && !b->ending;
+
+    if (!health.ok) {
+        memcpy(health.text, b->problem.text, sizeof(health.text));
+    }
+
+    (void) sbx_call_frame(call, SBX_F_HEALTH, &health,
+                          sizeof(sbx_f_health_t), NULL, 0);
+    sbx_call_end(call, NULL);
+}
+
+
+static void
+sbx_service_doctor(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
+{
+    (void) body;
+
+    sbx_doctor(b->options->state_dir, b->config.template_dir, b->cgroup,
+               sbx_service_check, call);
+    sbx_call_end(call, NULL);
+}
+
+
+static void
+sbx_service_check(const sbx_f_check_t *check, void *data)
+{
+    (void) sbx_call_frame(data, SBX_F_CHECK, check, sizeof(sbx_f_check_t),
+                          NULL, 0);
+}
+
+
+static void
+sbx_service_capabilities(sbx_broker_t *b, sbx_call_out_t *call,
+    const void *body)
+{
+    (void) body;
+
+    if (!b->configured) {
+        sbx_call_error(call, &b->problem);
+        return;
+    }
+
+    sbx_capabilities(b->cgroup, sbx_service_capability, call);
+    sbx_call_end(call, NULL);
+}
+
+
+static void
+sbx_service_capability(const sbx_f_capability_t *capability, void *data)
+{
+    (void) sbx_call_frame(data, SBX_F_CAPABILITY, capability,
+                          sizeof(sbx_f_capability_t), NULL, 0);
+}
+
+
+static void
+sbx_service_templates(sbx_broker_t *b, sbx_call_out_t *call,
+    const void *body)
+{
+    (void) b;
+    (void) body;
+
+    (void) sbx_call_frame(call, SBX_F_TEMPLATE, &sbx_service_base,
+                          sizeof(sbx_f_template_t), NULL, 0);
+    sbx_call_end(call, NULL);
+}
+
+
+int
+sbx_service_session(sbx_call_out_t *call, sbx_session_t *s,
+    const sbx_usage_t *usage)
+{
+    size_t           n, sent;
+    sbx_f_session_t  info;
+
+    info = s->info;
+
+    if (usage != NULL) {
+        info.usage = *usage;
+        info.has_usage = 1;
+    }
+
+    if (sbx_call_frame(call, SBX_F_SESSION, &info, sizeof(sbx_f_session_t),
+                       NULL, 0)
+        != 0)
+    {
+        return -1;
+    }
+
+    for (sent = 0; sent < info.meta_size; sent += n) {
+        n = info.meta_size - sent;
+
+        if (n > SBX_FRAME_MAX) {
+            n = SBX_FRAME_MAX;
+        }
+
+        if (sbx_call_frame(call, SBX_F_META, s->meta + sent, n, NULL, 0)
+            != 0)
+        {
+            return -1;
+        }
+    }
+
+    return 0;
+}
+
+
+static void
+sbx_service_get(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
+{
+    sbx_error_t     e;
+    sbx_usage_t     usage;
+    sbx_f_error_t   error;
+    sbx_session_t  *s;
+
+    (void) body;
+
+    s = sbx_session_of_call(b, &call->head);
+
+    if (s == NULL) {
+        sbx_call_session_error(b, &call->head, &error);
+        sbx_call_fail(call, &error);
+        return;
+    }
+
+    memset(&usage, 0, sizeof(sbx_usage_t));
+
+    if (sbx_cgroup_session_usage(s->cgroup, &usage, &e) != 0) {
+        sbx_call_error(call, &e);
+        return;
+    }
+
+    if (sbx_service_session(call, s, &usage) == 0) {
+        sbx_call_end(call, NULL);
+    }
+}
+
+
+static void
+sbx_service_list_start(sbx_broker_t *b, sbx_call_out_t *call,
+    const void *body)
+{
+    sbx_node_t     *node;
+    sbx_session_t  *s;
+
+    memcpy(&call->filter, body, sizeof(sbx_list_t));
+    call->left = call->filter.limit ? call->filter.limit : UINT64_MAX;
+    call->listing = 1;
+
+    for (node = b->sessions.prev; node != &b->sessions; node = node->prev) {
+        s = sbx_node_of(node, sbx_session_t, link);
+
+        if (call->filter.before == 0 || s->info.seq < call->filter.before) {
+            call->cursor = s;
+            break;
+        }
+    }
+
+    sbx_service_list(call);
+}
+
+
+/*
+ * A batch; the rest when the peer has taken it.  The session that is next is
+ * kept in .cursor, which moves on when that session goes meanwhile.
+ */
+
+void
+sbx_service_list(sbx_call_out_t *call)
+{
+    sbx_node_t     *node;
+    sbx_f_end_t     end;
+    sbx_broker_t   *b;
+    sbx_session_t  *s;
+
+    b = call->broker;
+    memset(&end, 0, sizeof(sbx_f_end_t));
+
+    while (call->cursor != NULL) {
+        s = call->cursor;
+
+        if (sbx_service_listed(call, s)) {
+
+            if (call->left == 0) {
+                end.next = s->info.seq + 1;
+                break;
+            }
+
+            if (call->end > SBX_SERVICE_BATCH) {
+                sbx_event_set(&b->loop, &call->event, EPOLLRDHUP|EPOLLOUT);
+                return;
+            }
+
+            call->left--;
+
+            if (sbx_service_session(call, s, NULL) != 0) {
+                return;
+            }
+        }
+
+        node = s->link.prev;
+        call->cursor = node == &b->sessions
+                       ? NULL : sbx_node_of(node, sbx_session_t, link);
+    }
+
+    call->cursor = NULL;
+    sbx_call_end(call, &end);
+}
+
+
+static int
+sbx_service_listed(const sbx_call_out_t *call, const sbx_session_t *s)
+{
+    const sbx_call_t       *head;
+    const sbx_list_t       *filter;
+    const sbx_f_session_t  *info;
+
+    head = &call->head;
+    filter = &call->filter;
+    info = &s->info;
+
+    return s->state == SBX_S_RUNNING
+           && (!head->tenant[0] || strcmp(head->tenant, info->tenant) == 0)
+           && (!head->user[0] || strcmp(head->user, info->user) == 0)
+           && (!filter->template[0]
+               || strcmp(filter->template, info->template) == 0)
+           && (filter->status == 0 || filter->status == info->status + 1);
+}
+
+
+static void
+sbx_service_destroy(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
+{
+    sbx_f_error_t   error;
+    sbx_session_t  *s;
+
+    (void) body;
+
+    s = sbx_session_of_call(b, &call->head);
+
+    if (s == NULL) {
+        sbx_call_session_error(b, &call->head, &error);
+        sbx_call_fail(call, &error);
+        return;
+    }
+
+    sbx_call_wait(call, &s->destroyers);
+    sbx_log(SBX_LOG_INFO,
+            &(sbx_log_about_t) { call->head.request_id, s->info.id }, 0,
+            "session is to be destroyed");
+    sbx_session_end(s, SBX_ENDED_DESTROYED, 1);
+}

@@ -1,0 +1,852 @@
+/*
+ * A session's life.  The broker makes its groups and its directory, clones
+ * its first process (isolate), and from then on only watches: the status
+ * pipe until init has been exec'ed, the control socket for init's records,
+ * the pidfd for its end.  Nothing here waits; each state has one timer.
+ *
+ *   CREATING -> RUNNING      init has said READY and the record is safe
+ *   RUNNING -> TERMINATING   its time is over: SIGTERM, two seconds
+ *   * -> CUTTING             commands are killed, init cuts its downloads
+ *   CUTTING -> DYING         init is killed
+ *   DYING -> REMOVING        it has been reaped: nothing of it runs
+ *   REMOVING -> gone         groups, files, ids; who waits is answered
+ *
+ * A session that fails at any point takes the same way out.
+ */
+
+#include "broker.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+
+#define SBX_SESSION_LAUNCH_WAIT   30000     /* ms, each */
+#define SBX_SESSION_TERM_WAIT     2000
+#define SBX_SESSION_CUT_WAIT      1000
+#define SBX_SESSION_KILL_WAIT     5000
+#define SBX_SESSION_REAP_WAIT     250
+#define SBX_SESSION_REMOVE_MAX    200
+#define SBX_SESSION_RECORDS       32        /* of one round */
+#define SBX_SESSION_GROUPS        16        /* removed in one round */
+
+
+static sbx_session_t **sbx_session_bucket(sbx_broker_t *b, const char *id);
+static void sbx_session_status(sbx_event_t *ev, uint32_t events);
+static void sbx_session_control(sbx_event_t *ev, uint32_t events);
+static int sbx_session_record(sbx_session_t *s, const sbx_record_t *record);
+static void sbx_session_pidfd(sbx_event_t *ev, uint32_t events);
+static void sbx_session_timer(sbx_timer_t *timer);
+static void sbx_session_expired(sbx_timer_t *timer);
+static void sbx_session_settle(sbx_session_t *s);
+static void sbx_session_lost(sbx_session_t *s, const char *why);
+static void sbx_session_cut(sbx_session_t *s);
+static void sbx_session_kill(sbx_session_t *s);
+static void sbx_session_dying(sbx_session_t *s);
+static void sbx_session_remove(sbx_session_t *s);
+static int sbx_session_remove_groups(sbx_session_t *s);
+static void sbx_session_gone(sbx_session_t *s);
+static void sbx_session_unwatch(sbx_session_t *s);
+static void sbx_session_log(sbx_session_t *s, sbx_log_level_t level, int err,
+    const char *text);
+
+
+static const char  *sbx_session_words[] = {
+    "not", "destroyed", "expired", "idle", "admin", "node restart"
+};
+
+
+sbx_session_t *
+sbx_session_make(sbx_broker_t *b)
+{
+    sbx_session_t  *s;
+
+    s = calloc(1, sizeof(sbx_session_t));
+
+    if (s == NULL) {
+        return NULL;
+    }
+
+    s->broker = b;
+    s->state = SBX_S_CREATING;
+    s->dir = -1;
+    s->pidfd = -1;
+    s->control = -1;
+    s->launched.status = -1;
+    s->number = 1;
+    s->reserved = SBX_NUMBERS_STEP;
+
+    sbx_list_init(&s->link);
+    sbx_list_init(&s->running);
+    sbx_list_init(&s->lingering);
+    sbx_list_init(&s->tasks);
+    sbx_list_init(&s->creators);
+    sbx_list_init(&s->destroyers);
+
+    s->status_event.handler = sbx_session_status;
+    s->status_event.data = s;
+    s->control_event.handler = sbx_session_control;
+    s->control_event.data = s;
+    s->pidfd_event.handler = sbx_session_pidfd;
+    s->pidfd_event.data = s;
+
+    s->timer.handler = sbx_session_timer;
+    s->timer.data = s;
+    s->expiry.handler = sbx_session_expired;
+    s->expiry.data = s;
+    s->groups.handler = sbx_command_tick;
+    s->groups.data = s;
+    s->queue.handler = sbx_command_queue_tick;
+    s->queue.data = s;
+
+    return s;
+}
+
+
+static sbx_session_t **
+sbx_session_bucket(sbx_broker_t *b, const char *id)
+{
+    return &b->buckets[sbx_record_sum(id, strlen(id), 0)
+                       % SBX_SESSION_BUCKETS];
+}
+
+
+void
+sbx_session_insert(sbx_session_t *s)
+{
+    sbx_broker_t    *b;
+    sbx_session_t  **bucket;
+
+    b = s->broker;
+    bucket = sbx_session_bucket(b, s->info.id);
+
+    s->next_id = *bucket;
+    *bucket = s;
+    sbx_list_append(&b->sessions, &s->link);
+    b->nsessions++;
+}
+
+
+sbx_session_t *
+sbx_session_find(sbx_broker_t *b, const char *id)
+{
+    sbx_session_t  *s;
+
+    for (s = *sbx_session_bucket(b, id); s != NULL; s = s->next_id) {
+        if (strcmp(s->info.id, id) == 0) {
+            return s;
+        }
+    }
+
+    return NULL;
+}
+
+
+/* A DESTROY also finds one that is ending, to wait for its end. */
+
+sbx_session_t *
+sbx_session_of_call(sbx_broker_t *b, const sbx_call_t *head)
+{
+    sbx_session_t  *s;
+
+    s = sbx_session_find(b, head->session);
+
+    if (s == NULL || s->state == SBX_S_CREATING
+        || (s->state != SBX_S_RUNNING && head->op != SBX_OP_DESTROY)
+        || (head->tenant[0] && strcmp(head->tenant, s->info.tenant) != 0)
+        || (head->user[0] && strcmp(head->user, s->info.user) != 0))
+    {
+        return NULL;
+    }
+
+    return s;
+}
+
+
+int
+sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
+    sbx_error_t *e)
+{
+    char           dir[SBX_PATH_MAX];
+    sbx_launch_t   launch;
+    sbx_broker_t  *b;
+
+    b = s->broker;
+
+    (void) snprintf(dir, sizeof(dir), "%s/sessions/%s",
+                    b->options->state_dir, s->info.id);
+
+    memset(&launch, 0, sizeof(sbx_launch_t));
+    launch.id = s->info.id;
+    launch.state_dir = b->options->state_dir;
+    launch.session_dir = dir;
+    launch.template = s->info.template;
+    launch.template_dir = b->config.template_dir;
+    launch.host_name = "sandbox";
+    launch.uid_first = s->uid_first;
+    launch.limits = s->info.limits;
+    launch.capabilities = s->info.capabilities;
+    launch.cgroup = s->cgroup;
+    launch.init_exe = b->init_exe;
+    launch.env = env;
+    launch.env_size = env_size;
+    launch.filter = b->filter;
+    launch.filter_size = b->filter_size;
+    launch.init_filter = b->init_filter;
+    launch.init_filter_size = b->init_filter_size;
+
+    if (sbx_launch_start(&launch, &s->launched, e) != 0) {
+        s->launched.status = -1;
+        return -1;
+    }
+
+    s->pid = s->launched.pid;
+    s->pidfd = s->launched.pidfd;
+    s->control = s->launched.control;
+
+    if (sbx_event_add(&b->loop, &s->status_event, s->launched.status,
+                      EPOLLIN)
+        == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "epoll_ctl() failed");
+    }
+
+    (void) sbx_timer_set(&b->loop, &s->timer, SBX_SESSION_LAUNCH_WAIT);
+
+    return sbx_session_watch(s, e);
+}
+
+
+int
+sbx_session_watch(sbx_session_t *s, sbx_error_t *e)
+{
+    sbx_loop_t  *loop;
+
+    loop = &s->broker->loop;
+
+    if (sbx_event_add(loop, &s->control_event, s->control, EPOLLIN) == -1
+        || sbx_event_add(loop, &s->pidfd_event, s->pidfd, EPOLLIN) == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "epoll_ctl() failed");
+    }
+
+    return 0;
+}
+
+
+static void
+sbx_session_log(sbx_session_t *s, sbx_log_level_t level, int err,
+    const char *text)
+{
+    sbx_log(level, &(sbx_log_about_t) { s->request, s->info.id }, err, "%s",
+            text);
+}
+
+
+static void
+sbx_session_status(sbx_event_t *ev, uint32_t events)
+{
+    int             rc;
+    sbx_session_t  *s;
+
+    (void) events;
+
+    s = ev->data;
+    rc = sbx_launch_event(&s->launched, &s->error);
+
+    if (rc == 0) {
+        return;
+    }
+
+    sbx_event_del(&s->broker->loop, ev);
+
+    if (s->launched.status != -1) {
+        (void) close(s->launched.status);
+        s->launched.status = -1;
+    }
+
+    if (rc == -1) {
+        sbx_session_log(s, SBX_LOG_ERROR, s->error.err, s->error.text);
+        sbx_session_end(s, SBX_ENDED_NODE_RESTART, 1);
+    }
+}
+
+
+/*
+ * Init serves a session's hostile processes and may have become one of them:
+ * what it says is taken only whole and in its place.
+ */
+
+static void
+sbx_session_control(sbx_event_t *ev, uint32_t events)
+{
+    unsigned        i, nfds;
+    ssize_t         n;
+    sbx_record_t    record;
+    sbx_session_t  *s;
+
+    s = ev->data;
+
+    if (events & EPOLLOUT) {
+        sbx_command_flush(s);
+    }
+
+    for (i = 0; i < SBX_SESSION_RECORDS && ev->active; i++) {
+        nfds = 0;
+        n = sbx_wire_recv(s->control, &record, sizeof(sbx_record_t), NULL,
+                          &nfds, MSG_DONTWAIT);
+
+        if (n == -1 && errno == EAGAIN) {
+            return;
+        }
+
+        if (n == 0 || (n == -1 && errno == ECONNRESET)) {
+            sbx_session_lost(s, "init closed its control socket");
+            return;
+        }
+
+        if (n != sizeof(sbx_record_t) || record.magic != SBX_WIRE_MAGIC
+            || sbx_session_record(s, &record) != 0)
+        {
+            sbx_session_lost(s, "init sent nonsense");
+            return;
+        }
+    }
+}
+
+
+static int
+sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
+{
+    switch (record->type) {
+
+    case SBX_R_READY:
+        if (s->ready) {
+            return -1;
+        }
+
+        s->ready = 1;
+        sbx_session_settle(s);
+        return 0;
+
+    case SBX_R_COMMAND_OVER:
+        sbx_command_over(s, record->command);
+        return 0;
+
+    case SBX_R_REAPED:
+        sbx_command_reaped(s);
+        return 0;
+
+    case SBX_R_CUT:
+        if (s->state == SBX_S_CUTTING) {
+            sbx_session_kill(s);
+        }
+
+        return 0;
+    }
+
+    return -1;
+}
+
+
+static void
+sbx_session_lost(sbx_session_t *s, const char *why)
+{
+    sbx_event_del(&s->broker->loop, &s->control_event);
+
+    if (s->state == SBX_S_CREATING || s->state == SBX_S_RUNNING) {
+        sbx_session_log(s, SBX_LOG_WARN, 0, why);
+
+        if (s->error.code == SBX_OK) {
+            (void) sbx_error(&s->error, 0, SBX_E_UNAVAILABLE,
+                             "the session ended at its start: %s", why);
+        }
+    }
+
+    /* whoever serves no more is of no use; its processes are not spared */
+
+    sbx_session_end(s, SBX_ENDED_NODE_RESTART, 1);
+
+    if (s->state == SBX_S_CUTTING) {
+        sbx_session_kill(s);
+    }
+}
+
+
+static void
+sbx_session_pidfd(sbx_event_t *ev, uint32_t events)
+{
+    sbx_session_t  *s;
+
+    (void) events;
+
+    s = ev->data;
+    s->watched = 1;
+    sbx_event_del(&s->broker->loop, ev);
+
+    if (s->state == SBX_S_DYING) {
+        sbx_session_dying(s);
+        return;
+    }
+
+    if (s->state < SBX_S_DYING) {
+        sbx_session_lost(s, "init has died");
+    }
+}
+
+
+/* The keeper has reaped a process. */
+
+void
+sbx_session_exited(sbx_broker_t *b, pid_t pid, int status)
+{
+    sbx_node_t     *node;
+    sbx_session_t  *s;
+
+    for (node = b->sessions.next; node != &b->sessions; node = node->next) {
+        s = sbx_node_of(node, sbx_session_t, link);
+
+        if (s->pid == pid && !s->exited && !s->orphan) {
+            s->exited = 1;
+            s->status = status;
+
+            if (s->state == SBX_S_DYING) {
+                sbx_session_dying(s);
+
+            } else if (s->state < SBX_S_DYING) {
+                sbx_session_lost(s, "init has died");
+            }
+
+            return;
+        }
+    }
+}
+
+
+/* The record has been written, or not. */
+
+void
+sbx_session_recorded(sbx_session_t *s, int err)
+{
+    s->job = NULL;
+
+    if (s->state == SBX_S_REMOVING) {
+        sbx_session_remove(s);
+        return;
+    }
+
+    if (s->state != SBX_S_CREATING) {
+        return;
+    }
+
+    if (err != 0) {
+        (void) sbx_error(&s->error, err, SBX_E_UNAVAILABLE,
+                         "the session's record cannot be written");
+        sbx_session_log(s, SBX_LOG_ERROR, err, s->error.text);
+        sbx_session_end(s, SBX_ENDED_NODE_RESTART, 1);
+        return;
+    }
+
+    s->recorded = 1;
+    sbx_session_settle(s);
+}
+
+
+static void
+sbx_session_settle(sbx_session_t *s)
+{
+    if (s->state != SBX_S_CREATING || !s->ready || !s->recorded) {
+        return;
+    }
+
+    if (sbx_list_empty(&s->creators)) {
+        /* nobody waits for it, and nobody else knows its name */
+        sbx_session_end(s, SBX_ENDED_DESTROYED, 1);
+        return;
+    }
+
+    sbx_session_run(s);
+    sbx_session_log(s, SBX_LOG_INFO, 0, "session created");
+    sbx_create_answer(s);
+}
+
+
+void
+sbx_session_run(sbx_session_t *s)
+{
+    int            fds[SBX_LINK_FDS];
+    int64_t        left;
+    sbx_broker_t  *b;
+
+    b = s->broker;
+    s->state = SBX_S_RUNNING;
+    b->nrunning++;
+
+    if (!s->stored) {
+        fds[0] = s->control;
+        fds[1] = s->pidfd;
+        sbx_broker_tell(b, SBX_LINK_STORE, SBX_KEEP_SESSION, 0, s, fds);
+        s->stored = 1;
+    }
+
+    left = s->info.expires - sbx_broker_clock_ms();
+
+    sbx_timer_del(&b->loop, &s->timer);
+    (void) sbx_timer_set(&b->loop, &s->expiry,
+                         left > 0 ? (uint64_t) left : 0);
+    (void) sbx_timer_set(&b->loop, &s->groups, 0);
+}
+
+
+static void
+sbx_session_expired(sbx_timer_t *timer)
+{
+    sbx_session_end(timer->data, SBX_ENDED_EXPIRED, 0);
+}
+
+
+static void
+sbx_session_timer(sbx_timer_t *timer)
+{
+    sbx_session_t  *s;
+
+    s = timer->data;
+
+    switch (s->state) {
+
+    case SBX_S_CREATING:
+        (void) sbx_error(&s->error, 0, SBX_E_UNAVAILABLE,
+                         "the session did not start in time");
+        sbx_session_log(s, SBX_LOG_ERROR, 0, s->error.text);
+        sbx_session_end(s, SBX_ENDED_NODE_RESTART, 1);
+        break;
+
+    case SBX_S_RUNNING:
+        break;
+
+    case SBX_S_TERMINATING:
+        sbx_session_cut(s);
+        break;
+
+    case SBX_S_CUTTING:
+        sbx_session_kill(s);
+        break;
+
+    case SBX_S_DYING:
+        if (s->watched) {
+            /* dead, though its parent has not told */
+            s->exited = 1;
+            sbx_session_dying(s);
+            break;
+        }
+
+        sbx_session_log(s, SBX_LOG_WARN, 0, "init does not die");
+        sbx_session_kill(s);
+        break;
+
+    case SBX_S_REMOVING:
+        sbx_session_remove(s);
+        break;
+    }
+}
+
+
+void
+sbx_session_end(sbx_session_t *s, sbx_ended_t why, int kill_now)
+{
+    int            running;
+    char           text[64];
+    sbx_broker_t  *b;
+
+    b = s->broker;
+
+    if (s->state >= SBX_S_CUTTING
+        || (s->state == SBX_S_TERMINATING && !kill_now))
+    {
+        return;
+    }
+
+    running = s->state == SBX_S_RUNNING;
+
+    if (s->ended == SBX_ENDED_NOT) {
+        s->ended = why;
+        s->ended_at = sbx_broker_clock_ms();
+        s->keyed = 0;
+
+        sbx_timer_del(&b->loop, &s->expiry);
+
+        if (running) {
+            b->nrunning--;
+            sbx_graves_add(b, &s->info, why, s->ended_at);
+            (void) snprintf(text, sizeof(text), "session ends: %s",
+                            sbx_session_words[why]);
+            sbx_session_log(s, SBX_LOG_INFO, 0, text);
+        }
+    }
+
+    if (!kill_now && running && s->ncommands != 0
+        && sbx_command_send(s, SBX_OP_TERMINATE) == 0)
+    {
+        s->state = SBX_S_TERMINATING;
+        (void) sbx_timer_set(&b->loop, &s->timer, SBX_SESSION_TERM_WAIT);
+        return;
+    }
+
+    sbx_session_cut(s);
+}
+
+
+static void
+sbx_session_cut(sbx_session_t *s)
+{
+    int            creating;
+    sbx_error_t    e;
+    sbx_broker_t  *b;
+
+    b = s->broker;
+    creating = s->state == SBX_S_CREATING;
+    s->state = SBX_S_CUTTING;
+
+    sbx_timer_del(&b->loop, &s->groups);
+
+    if (s->cgroup != NULL && sbx_cgroup_session_kill(s->cgroup, &e) != 0) {
+        sbx_session_log(s, SBX_LOG_WARN, e.err, e.text);
+    }
+
+    sbx_command_drop(s);
+
+    if (creating) {
+        if (s->error.code == SBX_OK) {
+            (void) sbx_error(&s->error, 0, SBX_E_UNAVAILABLE,
+                             "the session was ended before it was ready");
+        }
+
+        sbx_create_answer(s);
+    }
+
+    if (s->ready && !s->watched && !s->exited
+        && sbx_command_send(s, SBX_OP_CUT) == 0)
+    {
+        (void) sbx_timer_set(&b->loop, &s->timer, SBX_SESSION_CUT_WAIT);
+        return;
+    }
+
+    sbx_session_kill(s);
+}
+
+
+static void
+sbx_session_kill(sbx_session_t *s)
+{
+    s->state = SBX_S_DYING;
+
+    if (s->pidfd == -1) {
+        s->exited = 1;
+
+    } else {
+        (void) syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
+    }
+
+    (void) sbx_timer_set(&s->broker->loop, &s->timer, SBX_SESSION_KILL_WAIT);
+    sbx_session_dying(s);
+}
+
+
+static void
+sbx_session_dying(sbx_session_t *s)
+{
+    if (s->exited || (s->watched && s->orphan)) {
+        s->state = SBX_S_REMOVING;
+        s->backoff = 1;
+        sbx_session_unwatch(s);
+        sbx_session_remove(s);
+        return;
+    }
+
+    if (s->watched) {
+        (void) sbx_timer_set(&s->broker->loop, &s->timer,
+                             SBX_SESSION_REAP_WAIT);
+    }
+}
+
+
+/* Once more, until nothing is left; the loop is never held up for long. */
+
+static void
+sbx_session_remove(sbx_session_t *s)
+{
+    int            rc;
+    sbx_error_t    e;
+    sbx_broker_t  *b;
+
+    b = s->broker;
+
+    if (s->job != NULL) {
+        /* its writer is still in the directory */
+        return;
+    }
+
+    rc = sbx_session_remove_groups(s);
+
+    if (rc == 0) {
+        (void) sbx_error(&e, 0, SBX_OK, "%s", "");
+
+        if (s->cgroup != NULL) {
+            rc = sbx_cgroup_session_remove(s->cgroup, &e);
+
+        } else if (b->cgroup != NULL) {
+            rc = sbx_cgroup_sweep(b->cgroup, s->info.id, &e);
+        }
+    }
+
+    if (rc == 1) {
+        (void) sbx_timer_set(&b->loop, &s->timer, s->backoff);
+        s->backoff *= 2;
+
+        if (s->backoff > SBX_SESSION_REMOVE_MAX) {
+            s->backoff = SBX_SESSION_REMOVE_MAX;
+        }
+
+        return;
+    }
+
+    if (rc == -1) {
+        sbx_session_log(s, SBX_LOG_ERROR, e.err, e.text);
+        /* what may still live keeps its ids */
+        s->uid_first = 0;
+    }
+
+    sbx_session_gone(s);
+}
+
+
+/* 1: there are more. */
+
+static int
+sbx_session_remove_groups(sbx_session_t *s)
+{
+    unsigned        i;
+    sbx_error_t     e;
+    sbx_node_t     *node;
+    sbx_command_t  *command;
+
+    for (i = 0; !sbx_list_empty(&s->lingering); i++) {
+
+        if (i == SBX_SESSION_GROUPS) {
+            s->backoff = 1;
+            return 1;
+        }
+
+        node = s->lingering.next;
+        command = sbx_node_of(node, sbx_command_t, link);
+
+        if (sbx_cgroup_command_remove(command->group, &e) == 1) {
+            return 1;
+        }
+
+        sbx_list_remove(node);
+        free(command);
+    }
+
+    return 0;
+}
+
+
+static void
+sbx_session_gone(sbx_session_t *s)
+{
+    sbx_broker_t     *b;
+    sbx_call_out_t   *call;
+    sbx_session_t   **at;
+
+    b = s->broker;
+
+    if (s->stored) {
+        sbx_broker_tell(b, SBX_LINK_DROP, SBX_KEEP_SESSION, 0, s, NULL);
+    }
+
+    sbx_adopt_remove_dir(b, s->info.id);
+
+    for (at = sbx_session_bucket(b, s->info.id); *at != NULL;
+         at = &(*at)->next_id)
+    {
+        if (*at == s) {
+            *at = s->next_id;
+            break;
+        }
+    }
+
+    sbx_call_forget(b, s);
+    sbx_list_remove(&s->link);
+    b->nsessions--;
+    sbx_ids_give(b, s);
+
+    while (!sbx_list_empty(&s->destroyers)) {
+        call = sbx_node_of(s->destroyers.next, sbx_call_out_t, wait);
+        sbx_list_remove(&call->wait);
+        sbx_call_end(call, NULL);
+    }
+
+    sbx_session_free(s);
+    sbx_broker_session_gone(b);
+}
+
+
+static void
+sbx_session_unwatch(sbx_session_t *s)
+{
+    sbx_loop_t  *loop;
+
+    loop = &s->broker->loop;
+
+    sbx_event_del(loop, &s->status_event);
+    sbx_event_del(loop, &s->control_event);
+    sbx_event_del(loop, &s->pidfd_event);
+
+    if (s->launched.status != -1) {
+        (void) close(s->launched.status);
+        s->launched.status = -1;
+    }
+
+    if (s->control != -1) {
+        (void) close(s->control);
+        s->control = -1;
+    }
+
+    if (s->pidfd != -1) {
+        (void) close(s->pidfd);
+        s->pidfd = -1;
+    }
+}
+
+
+/* Memory and descriptors; it is in no list any more, or never was. */
+
+void
+sbx_session_free(sbx_session_t *s)
+{
+    sbx_loop_t  *loop;
+
+    loop = &s->broker->loop;
+
+    sbx_session_unwatch(s);
+    sbx_timer_del(loop, &s->timer);
+    sbx_timer_del(loop, &s->expiry);
+    sbx_timer_del(loop, &s->groups);
+    sbx_timer_del(loop, &s->queue);
+    sbx_ids_give(s->broker, s);
+
+    if (s->dir != -1) {
+        (void) close(s->dir);
+    }
+
+    if (s->cgroup != NULL) {
+        sbx_cgroup_session_free(s->cgroup);
+    }
+
+    free(s->meta);
+    sbx_loop_free(loop, s);
+}

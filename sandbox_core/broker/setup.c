@@ -1,0 +1,191 @@
+#include "broker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+
+static int sbx_setup_parts(sbx_broker_t *b, sbx_error_t *e);
+static int sbx_setup_isolation(sbx_broker_t *b, sbx_error_t *e);
+
+
+/* What must not be missing, and the word for it. */
+
+static const struct {
+    const char  *name;
+    size_t       offset;
+} sbx_setup_layers[] = {
+    { "memory", offsetof(sbx_enforcement_t, memory) },
+    { "cpus", offsetof(sbx_enforcement_t, cpus) },
+    { "processes", offsetof(sbx_enforcement_t, processes) },
+    { "disk", offsetof(sbx_enforcement_t, disk) },
+    { "inodes", offsetof(sbx_enforcement_t, inodes) },
+    { "seccomp", offsetof(sbx_enforcement_t, seccomp) },
+    { "user namespace", offsetof(sbx_enforcement_t, userns) }
+};
+
+
+int
+sbx_setup(sbx_broker_t *b, sbx_error_t *e)
+{
+    b->configured = 0;
+
+    if (sbx_setup_parts(b, e) != 0
+        || sbx_setup_isolation(b, e) != 0
+        || sbx_setup_keep_config(b, e) != 0)
+    {
+        sbx_setup_undo(b);
+        return -1;
+    }
+
+    (void) sbx_error(&b->problem, 0, SBX_OK, "%s", "");
+    b->configured = 1;
+    b->ever_configured = 1;
+
+    return 0;
+}
+
+
+static int
+sbx_setup_parts(sbx_broker_t *b, sbx_error_t *e)
+{
+    char  name[32], path[SBX_PATH_MAX];
+
+    (void) snprintf(name, sizeof(name), "sandbox-%s", b->tag);
+
+    if (snprintf(path, sizeof(path), "%s/sandbox-init",
+                 b->options->helper_dir)
+        >= (int) sizeof(path))
+    {
+        return sbx_error(e, 0, SBX_E_UNAVAILABLE,
+                         "sandbox_helper_dir is too long");
+    }
+
+    if (sbx_preflight(b->options->state_dir, e) != 0
+        || sbx_ids_open(b, e) != 0
+        || sbx_cgroup_open(b->config.cgroup, name, &b->cgroup, e) != 0
+        || sbx_init_exe(path, &b->init_exe, e) != 0
+        || sbx_seccomp_command(&b->filter, &b->filter_size, e) != 0
+        || sbx_seccomp_init(&b->init_filter, &b->init_filter_size, e) != 0)
+    {
+        return -1;
+    }
+
+    return sbx_base_prepare(b->options->state_dir, e);
+}
+
+
+static int
+sbx_setup_isolation(sbx_broker_t *b, sbx_error_t *e)
+{
+    size_t              i;
+    const char         *missing;
+    sbx_enforcement_t  *enf;
+
+    enf = &b->enforcement;
+
+    memset(enf, 0, sizeof(sbx_enforcement_t));
+    sbx_cgroup_enforcement(b->cgroup, enf);
+
+    missing = NULL;
+
+    for (i = 0; i < sbx_nelts(sbx_setup_layers); i++) {
+        if (((uint8_t *) enf)[sbx_setup_layers[i].offset] == SBX_BY_NONE) {
+            missing = sbx_setup_layers[i].name;
+        }
+    }
+
+    b->isolated = missing == NULL;
+
+    if (missing != NULL && b->config.require_isolation) {
+        return sbx_error(e, 0, SBX_E_UNAVAILABLE,
+                         "this machine cannot enforce \"%s\": provide it, or "
+                         "accept less with sandbox_require_isolation off",
+                         missing);
+    }
+
+    return 0;
+}
+
+
+/* The next broker starts with what this one was told last. */
+
+int
+sbx_setup_keep_config(sbx_broker_t *b, sbx_error_t *e)
+{
+    sbx_auto_fd  fd = -1;
+
+    fd = memfd_create("config", MFD_CLOEXEC);
+
+    if (fd == -1
+        || sbx_write_all(fd, &b->config, sizeof(sbx_config_t)) == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot keep the configuration");
+    }
+
+    sbx_broker_tell(b, SBX_LINK_STORE, SBX_KEEP_CONFIG, 0, NULL, &fd);
+
+    return 0;
+}
+
+
+void
+sbx_setup_change(sbx_broker_t *b, const sbx_config_t *config)
+{
+    sbx_error_t    e;
+    sbx_config_t  *own;
+
+    own = &b->config;
+
+    if (own->uid_first != config->uid_first
+        || own->uid_count != config->uid_count)
+    {
+        sbx_log(SBX_LOG_WARN, NULL, 0,
+                "sandbox_uid_range has changed: the new one is used when the "
+                "broker is started anew");
+    }
+
+    if (strcmp(own->cgroup, config->cgroup) != 0) {
+        sbx_log(SBX_LOG_WARN, NULL, 0,
+                "sandbox_cgroup has changed: the new one is used when the "
+                "broker is started anew");
+    }
+
+    own->max = config->max;
+    own->require_isolation = config->require_isolation;
+    memcpy(own->template_dir, config->template_dir,
+           sizeof(own->template_dir));
+
+    if (sbx_setup_keep_config(b, &e) != 0) {
+        sbx_log_error(SBX_LOG_WARN, NULL, &e, "new configuration");
+    }
+}
+
+
+void
+sbx_setup_undo(sbx_broker_t *b)
+{
+    b->configured = 0;
+
+    if (b->cgroup != NULL) {
+        sbx_cgroup_close(b->cgroup);
+        b->cgroup = NULL;
+    }
+
+    if (b->init_exe != -1) {
+        (void) close(b->init_exe);
+        b->init_exe = -1;
+    }
+
+    free(b->filter);
+    free(b->init_filter);
+    b->filter = NULL;
+    b->init_filter = NULL;
+
+    if (b->nsessions == 0) {
+        sbx_ids_close(b);
+    }
+}

@@ -1,0 +1,782 @@
+#include "json_parser.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+
+#define SBX_JSON_HOSTS_MAX     256
+
+/* what yajl_alloc_funcs cannot tell: how long a block is */
+#define SBX_JSON_HEADER        16
+
+
+static const sbx_json_field_t  sbx_json_network_fields[] = {
+
+    { .name = "allow", .type = SBX_JSON_STRINGS, .max = SBX_JSON_HOSTS_MAX,
+      .offset = offsetof(sbx_json_network_t, allow) },
+
+    { .name = "deny", .type = SBX_JSON_STRINGS, .max = SBX_JSON_HOSTS_MAX,
+      .offset = offsetof(sbx_json_network_t, deny) },
+
+    { .name = NULL }
+};
+
+
+void *
+sbx_json_palloc(sbx_json_parser_t *p, size_t size)
+{
+    void  *m;
+
+    m = p->alloc->alloc(p->alloc->ctx, size);
+
+    if (m == NULL) {
+        longjmp(p->out_of_memory, 1);
+    }
+
+    return m;
+}
+
+
+static void *
+sbx_json_yajl_malloc(void *ctx, size_t size)
+{
+    uint8_t  *m;
+
+    if (size > SIZE_MAX - SBX_JSON_HEADER) {
+        longjmp(((sbx_json_parser_t *) ctx)->out_of_memory, 1);
+    }
+
+    m = sbx_json_palloc(ctx, size + SBX_JSON_HEADER);
+    memcpy(m, &size, sizeof(size_t));
+
+    return m + SBX_JSON_HEADER;
+}
+
+
+static void *
+sbx_json_yajl_realloc(void *ctx, void *old, size_t size)
+{
+    void    *m;
+    size_t   had;
+
+    if (old == NULL) {
+        return sbx_json_yajl_malloc(ctx, size);
+    }
+
+    memcpy(&had, (uint8_t *) old - SBX_JSON_HEADER, sizeof(size_t));
+
+    if (size <= had) {
+        return old;
+    }
+
+    /* yajl doubles its buffers by itself, so copies stay linear */
+
+    m = sbx_json_yajl_malloc(ctx, size);
+    memcpy(m, old, had);
+
+    return m;
+}
+
+
+static void
+sbx_json_yajl_free(void *ctx, void *old)
+{
+    (void) ctx;
+    (void) old;
+}
+
+
+void
+sbx_json_copy(sbx_json_parser_t *p, sbx_json_str_t *to, const void *s,
+    size_t len)
+{
+    char  *m;
+
+    if (len == 0) {
+        to->data = "";
+        to->len = 0;
+        return;
+    }
+
+    m = sbx_json_palloc(p, len + 1);
+    memcpy(m, s, len);
+    m[len] = '\0';
+
+    to->data = m;
+    to->len = len;
+}
+
+
+/* A place for one more element; room doubles. */
+
+static void *
+sbx_json_push(sbx_json_parser_t *p, sbx_json_frame_t *frame, size_t size)
+{
+    void    *m;
+    size_t   room;
+
+    if (frame->nelts == frame->room) {
+        room = (frame->room == 0) ? 8 : 2 * frame->room;
+        m = sbx_json_palloc(p, room * size);
+
+        if (frame->nelts != 0) {
+            memcpy(m, frame->elts, frame->nelts * size);
+        }
+
+        frame->elts = m;
+        frame->room = room;
+    }
+
+    m = (uint8_t *) frame->elts + frame->nelts * size;
+    memset(m, 0, size);
+    frame->nelts++;
+
+    return m;
+}
+
+
+static int
+sbx_json_text_ok(sbx_json_parser_t *p)
+{
+    if (yajl_get_bytes_consumed(p->yajl) > p->bad) {
+        return sbx_json_fail(p, "%s", p->why);
+    }
+
+    return 1;
+}
+
+
+/* One more pair or element is to come: is there room by the row's max? */
+
+static int
+sbx_json_room(sbx_json_parser_t *p, sbx_json_frame_t *frame, const char *what)
+{
+    uint64_t  max;
+
+    max = (frame->filled != NULL) ? frame->filled->max : 0;
+
+    if (max != 0 && frame->nelts >= max) {
+        p->depth--;                           /* the fault is the whole's */
+        return sbx_json_fail(p, "has more than %" PRIu64 " %s", max, what);
+    }
+
+    return 1;
+}
+
+
+static int
+sbx_json_scalar(sbx_json_parser_t *p, const sbx_json_scalar_t *s)
+{
+    sbx_json_str_t    *elt;
+    sbx_json_pair_t   *pair;
+    sbx_json_frame_t  *frame;
+
+    if (p->depth == 0) {
+        return sbx_json_fail(p, "must be an object");
+    }
+
+    frame = &p->frames[p->depth - 1];
+
+    switch (frame->in) {
+
+    case SBX_JSON_IN_FIELDS:
+        return sbx_json_into_fields(p, frame, s);
+
+    case SBX_JSON_IN_MAP:
+        if (s->kind != SBX_JSON_TEXT) {
+            return sbx_json_fail(p, "must be a string");
+        }
+
+        pair = (sbx_json_pair_t *) frame->elts + frame->nelts - 1;
+        sbx_json_copy(p, &pair->value, s->s, s->len);
+        return 1;
+
+    case SBX_JSON_IN_LIST:
+        if (s->kind != SBX_JSON_TEXT) {
+            return sbx_json_fail(p, "must be a string");
+        }
+
+        if (!sbx_json_room(p, frame, "elements")) {
+            return 0;
+        }
+
+        elt = sbx_json_push(p, frame, sizeof(sbx_json_str_t));
+        sbx_json_copy(p, elt, s->s, s->len);
+        return 1;
+
+    case SBX_JSON_IN_SKIPPED_LIST:
+        frame->nelts++;
+        return 1;
+
+    case SBX_JSON_IN_SKIPPED:
+        return 1;
+    }
+
+    return 0;
+}
+
+
+/* Opening an object or an array. */
+
+static sbx_json_frame_t *
+sbx_json_enter(sbx_json_parser_t *p, sbx_json_in_t in)
+{
+    sbx_json_frame_t  *frame;
+
+    if (p->depth == SBX_JSON_DEPTH) {
+        (void) sbx_json_fail(p, "is nested deeper than %d", SBX_JSON_DEPTH);
+        return NULL;
+    }
+
+    frame = &p->frames[p->depth++];
+    memset(frame, 0, sizeof(sbx_json_frame_t));
+    frame->in = in;
+
+    return frame;
+}
+
+
+/*
+ * An object where a row wants one.  The frame above stays as it is: frames
+ * are an array, and its cursor says where this one hangs.
+ */
+
+static int
+sbx_json_enter_object(sbx_json_parser_t *p, const sbx_json_field_t *field,
+    uint8_t *value)
+{
+    sbx_json_in_t      in;
+    sbx_json_frame_t  *frame;
+
+    in = (field->type == SBX_JSON_MAP) ? SBX_JSON_IN_MAP
+         : (field->type == SBX_JSON_ANY) ? SBX_JSON_IN_SKIPPED
+         : SBX_JSON_IN_FIELDS;
+
+    frame = sbx_json_enter(p, in);
+
+    if (frame == NULL) {
+        return 0;
+    }
+
+    frame->filled = field;
+    frame->value = value;
+    frame->target = value;
+    frame->fields = field->fields;
+
+    if (field->type == SBX_JSON_NETWORK) {
+        frame->fields = sbx_json_network_fields;
+        ((sbx_json_network_t *) (void *) value)->mode = SBX_NETWORK_LISTS;
+    }
+
+    return 1;
+}
+
+
+static int
+sbx_json_open(sbx_json_parser_t *p, unsigned array)
+{
+    uint8_t                 *value;
+    sbx_json_in_t            in;
+    sbx_json_frame_t        *frame, *inner;
+    const sbx_json_field_t  *field;
+
+    frame = &p->frames[p->depth - 1];
+
+    switch (frame->in) {
+
+    case SBX_JSON_IN_MAP:
+    case SBX_JSON_IN_LIST:
+        return sbx_json_fail(p, "must be a string");
+
+    case SBX_JSON_IN_SKIPPED:
+    case SBX_JSON_IN_SKIPPED_LIST:
+        in = array ? SBX_JSON_IN_SKIPPED_LIST : SBX_JSON_IN_SKIPPED;
+        return sbx_json_enter(p, in) != NULL;
+
+    case SBX_JSON_IN_FIELDS:
+        break;
+    }
+
+    field = frame->field;
+
+    if (array ? !sbx_json_types[field->type].array
+              : !sbx_json_types[field->type].object)
+    {
+        return sbx_json_fail(p, "%s", sbx_json_types[field->type].wanted);
+    }
+
+    value = frame->target + field->offset;
+    sbx_json_bound(frame);
+
+    if (!array) {
+        return sbx_json_enter_object(p, field, value);
+    }
+
+    in = (field->type == SBX_JSON_ANY) ? SBX_JSON_IN_SKIPPED_LIST
+                                       : SBX_JSON_IN_LIST;
+    inner = sbx_json_enter(p, in);
+
+    if (inner == NULL) {
+        return 0;
+    }
+
+    inner->filled = field;
+    inner->value = value;
+
+    return 1;
+}
+
+
+/*
+ * Keys of free objects are sorted at the end of the object and neighbours
+ * compared: n log n whatever the keys are, where a hash table could be made
+ * quadratic by its caller.
+ */
+
+static int
+sbx_json_key_order(const sbx_json_pair_t *a, const sbx_json_pair_t *b)
+{
+    int     rc;
+    size_t  n;
+
+    if (a->key.len != b->key.len) {
+        return a->key.len < b->key.len ? -1 : 1;
+    }
+
+    n = a->key.len;
+    rc = (n == 0) ? 0 : memcmp(a->key.data, b->key.data, n);
+
+    return rc;
+}
+
+
+/* Merges sorted runs of width from one array of pointers into the other. */
+
+static void
+sbx_json_merge(const sbx_json_pair_t **from, const sbx_json_pair_t **to,
+    size_t n, size_t width)
+{
+    size_t  start, a, b, a_end, b_end, i;
+
+    for (start = 0; start < n; start += 2 * width) {
+        a = start;
+        a_end = (n - start < width) ? n : start + width;
+        b = a_end;
+        b_end = (n - a_end < width) ? n : a_end + width;
+
+        for (i = start; i < b_end; i++) {
+            if (a < a_end
+                && (b == b_end || sbx_json_key_order(from[a], from[b]) <= 0))
+            {
+                to[i] = from[a++];
+
+            } else {
+                to[i] = from[b++];
+            }
+        }
+    }
+}
+
+
+static int
+sbx_json_keys_unique(sbx_json_parser_t *p, sbx_json_frame_t *frame)
+{
+    size_t                   i, n, width;
+    const sbx_json_pair_t   *pairs;
+    const sbx_json_pair_t  **from, **to, **other;
+
+    n = frame->nelts;
+
+    if (n < 2) {
+        return 1;
+    }
+
+    from = sbx_json_palloc(p, 2 * n * sizeof(sbx_json_pair_t *));
+    to = from + n;
+    pairs = frame->elts;
+
+    for (i = 0; i < n; i++) {
+        from[i] = &pairs[i];
+    }
+
+    for (width = 1; width < n; width *= 2) {
+        sbx_json_merge(from, to, n, width);
+
+        other = from;
+        from = to;
+        to = other;
+    }
+
+    for (i = 1; i < n; i++) {
+        if (sbx_json_key_order(from[i - 1], from[i]) == 0) {
+            frame->key = from[i]->key;
+            frame->keyed = 1;
+            return sbx_json_fail(p, "is given twice");
+        }
+    }
+
+    return 1;
+}
+
+
+static int
+sbx_json_required_there(sbx_json_parser_t *p, sbx_json_frame_t *frame)
+{
+    size_t                   i;
+    const sbx_json_field_t  *field;
+
+    for (i = 0; frame->fields[i].name != NULL; i++) {
+        field = &frame->fields[i];
+
+        if (field->required && (frame->bound & ((uint64_t) 1 << i)) == 0) {
+            frame->key.data = field->name;
+            frame->key.len = strlen(field->name);
+            frame->keyed = 1;
+            return sbx_json_fail(p, "is required");
+        }
+    }
+
+    return 1;
+}
+
+
+/* The value that just closed was an element of the frame that is now on
+ * top. */
+
+static int
+sbx_json_leave(sbx_json_parser_t *p)
+{
+    sbx_json_frame_t  *frame;
+
+    p->depth--;
+
+    if (p->depth != 0) {
+        frame = &p->frames[p->depth - 1];
+
+        if (frame->in == SBX_JSON_IN_SKIPPED_LIST) {
+            frame->nelts++;
+        }
+    }
+
+    return 1;
+}
+
+
+/* yajl's callbacks. */
+
+static int
+sbx_json_on_null(void *ctx)
+{
+    sbx_json_scalar_t  s;
+
+    memset(&s, 0, sizeof(s));
+    s.kind = SBX_JSON_NULL;
+
+    return sbx_json_scalar(ctx, &s);
+}
+
+
+static int
+sbx_json_on_boolean(void *ctx, int truth)
+{
+    sbx_json_scalar_t  s;
+
+    memset(&s, 0, sizeof(s));
+    s.kind = SBX_JSON_TRUTH;
+    s.truth = (truth != 0);
+
+    return sbx_json_scalar(ctx, &s);
+}
+
+
+static int
+sbx_json_on_number(void *ctx, const char *text, size_t len)
+{
+    sbx_json_scalar_t  s;
+
+    memset(&s, 0, sizeof(s));
+    s.kind = SBX_JSON_NUMBER;
+    s.s = text;
+    s.len = len;
+
+    return sbx_json_scalar(ctx, &s);
+}
+
+
+static int
+sbx_json_on_string(void *ctx, const unsigned char *text, size_t len)
+{
+    sbx_json_scalar_t  s;
+
+    if (!sbx_json_text_ok(ctx)) {
+        return 0;
+    }
+
+    memset(&s, 0, sizeof(s));
+    s.kind = SBX_JSON_TEXT;
+    s.s = (const char *) text;
+    s.len = len;
+
+    return sbx_json_scalar(ctx, &s);
+}
+
+
+static int
+sbx_json_on_start_map(void *ctx)
+{
+    sbx_json_frame_t   *frame;
+    sbx_json_parser_t  *p;
+
+    p = ctx;
+
+    if (p->depth != 0) {
+        return sbx_json_open(p, 0);
+    }
+
+    frame = sbx_json_enter(p, SBX_JSON_IN_FIELDS);
+    frame->fields = p->fields;
+    frame->target = p->target;
+
+    return 1;
+}
+
+
+static int
+sbx_json_on_start_array(void *ctx)
+{
+    sbx_json_parser_t  *p;
+
+    p = ctx;
+
+    if (p->depth == 0) {
+        return sbx_json_fail(p, "must be an object");
+    }
+
+    return sbx_json_open(p, 1);
+}
+
+
+static int
+sbx_json_find_field(sbx_json_parser_t *p, sbx_json_frame_t *frame)
+{
+    size_t       i;
+    const char  *name;
+
+    for (i = 0; i < SBX_JSON_FIELDS_MAX; i++) {
+        name = frame->fields[i].name;
+
+        if (name == NULL) {
+            return sbx_json_fail(p, "is not a field of this object");
+        }
+
+        if (strlen(name) != frame->key.len
+            || memcmp(name, frame->key.data, frame->key.len) != 0)
+        {
+            continue;
+        }
+
+        if (frame->given & ((uint64_t) 1 << i)) {
+            return sbx_json_fail(p, "is given twice");
+        }
+
+        frame->given |= (uint64_t) 1 << i;
+        frame->field = &frame->fields[i];
+
+        return 1;
+    }
+
+    p->failed = 1;
+    (void) sbx_error(p->error, 0, SBX_E_INTERNAL,
+                     "a table of fields has more than %d rows",
+                     SBX_JSON_FIELDS_MAX);
+    return 0;
+}
+
+
+static int
+sbx_json_on_key(void *ctx, const unsigned char *text, size_t len)
+{
+    sbx_json_pair_t    *pair;
+    sbx_json_frame_t   *frame;
+    sbx_json_parser_t  *p;
+
+    p = ctx;
+    frame = &p->frames[p->depth - 1];
+    frame->keyed = 0;
+
+    if (!sbx_json_text_ok(p)) {
+        return 0;
+    }
+
+    if (frame->in == SBX_JSON_IN_FIELDS) {
+
+        /* a name of the table or of the refusal: needed no longer than until
+         * the next key, but the text may lie in a buffer that yajl reuses */
+
+        sbx_json_copy(p, &frame->key, text, len);
+        frame->keyed = 1;
+
+        return sbx_json_find_field(p, frame);
+    }
+
+    if (!sbx_json_room(p, frame, "pairs")) {
+        return 0;
+    }
+
+    pair = sbx_json_push(p, frame, sizeof(sbx_json_pair_t));
+    sbx_json_copy(p, &pair->key, text, len);
+    frame->key = pair->key;
+    frame->keyed = 1;
+
+    return 1;
+}
+
+
+static int
+sbx_json_on_end_map(void *ctx)
+{
+    sbx_json_map_t     *map;
+    sbx_json_frame_t   *frame;
+    sbx_json_parser_t  *p;
+
+    p = ctx;
+    frame = &p->frames[p->depth - 1];
+    frame->keyed = 0;
+
+    if (frame->in == SBX_JSON_IN_FIELDS) {
+        return sbx_json_required_there(p, frame) && sbx_json_leave(p);
+    }
+
+    if (!sbx_json_keys_unique(p, frame)) {
+        return 0;
+    }
+
+    if (frame->in == SBX_JSON_IN_MAP) {
+        map = frame->value;
+        map->elts = frame->elts;
+        map->nelts = frame->nelts;
+    }
+
+    return sbx_json_leave(p);
+}
+
+
+static int
+sbx_json_on_end_array(void *ctx)
+{
+    sbx_json_list_t     list;
+    sbx_json_frame_t   *frame;
+    sbx_json_parser_t  *p;
+    sbx_json_command_t *command;
+
+    p = ctx;
+    frame = &p->frames[p->depth - 1];
+
+    if (frame->in == SBX_JSON_IN_SKIPPED_LIST) {
+        return sbx_json_leave(p);
+    }
+
+    list.elts = frame->elts;
+    list.nelts = frame->nelts;
+
+    (void) sbx_json_leave(p);
+
+    if (frame->filled->type != SBX_JSON_COMMAND) {
+        *(sbx_json_list_t *) frame->value = list;
+        return 1;
+    }
+
+    if (list.nelts == 0) {
+        return sbx_json_fail(p, "must have at least one element");
+    }
+
+    command = frame->value;
+    command->is_array = 1;
+    command->argv = list;
+
+    return 1;
+}
+
+
+static const yajl_callbacks  sbx_json_callbacks = {
+    sbx_json_on_null,
+    sbx_json_on_boolean,
+    NULL,                         /* integer */
+    NULL,                         /* double: numbers come as text */
+    sbx_json_on_number,
+    sbx_json_on_string,
+    sbx_json_on_start_map,
+    sbx_json_on_key,
+    sbx_json_on_end_map,
+    sbx_json_on_start_array,
+    sbx_json_on_end_array
+};
+
+
+static int
+sbx_json_parse(sbx_json_parser_t *p, const void *text, size_t size)
+{
+    char         *words;
+    yajl_status   status;
+
+    static const char  newline[] = "\n";
+
+    status = yajl_parse(p->yajl, text, size);
+
+    if (status == yajl_status_ok) {
+        status = yajl_complete_parse(p->yajl);
+    }
+
+    if (p->failed) {
+        return -1;
+    }
+
+    if (status != yajl_status_ok) {
+        words = (char *) yajl_get_error(p->yajl, 0, text, size);
+        words[strcspn(words, newline)] = '\0';
+        p->depth = 0;
+        (void) sbx_json_fail(p, "is not JSON (%s)", words);
+        return -1;
+    }
+
+    if (p->bad < size) {
+        (void) sbx_json_fail(p, "%s", p->why);
+        return -1;
+    }
+
+    return 0;
+}
+
+
+int
+sbx_json_bind(const void *text, size_t size, const sbx_json_field_t *fields,
+    void *target, const sbx_json_alloc_t *alloc, sbx_error_t *e)
+{
+    yajl_alloc_funcs   funcs;
+    sbx_json_parser_t  p;
+
+    memset(&p, 0, offsetof(sbx_json_parser_t, frames));
+    p.alloc = alloc;
+    p.error = e;
+    p.fields = fields;
+    p.target = target;
+
+    sbx_json_scan(&p, text, size);
+
+    funcs.malloc = sbx_json_yajl_malloc;
+    funcs.realloc = sbx_json_yajl_realloc;
+    funcs.free = sbx_json_yajl_free;
+    funcs.ctx = &p;
+
+    if (setjmp(p.out_of_memory) != 0) {
+        return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory for JSON");
+    }
+
+    p.yajl = yajl_alloc(&sbx_json_callbacks, &funcs, &p);
+
+    /* what yajl would check is checked above, and more strictly */
+
+    (void) yajl_config(p.yajl, yajl_dont_validate_strings, 1);
+
+    return sbx_json_parse(&p, text, size);
+}

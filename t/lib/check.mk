@@ -1,0 +1,143 @@
+# make check: the compilers and the analysers, none of which may say a word.
+# make fuzz: the parsers of hostile bytes under libFuzzer.
+#
+# Each source has a stamp below build/check, so that a second run looks only
+# at what changed.
+
+CHECK      := $(BUILD)/check
+ALL_SRCS   := $(CORE_SRCS) $(MODULE_SRCS)
+HEADERS    := $(wildcard $(CORE)/*/*.h ngx_sandbox_module/*.h)
+C_FILES    := $(ALL_SRCS) $(HEADERS) $(TEST_SRCS) $(wildcard t/core/*.h) \
+              $(wildcard t/fuzz/*.c)
+SCRIPTS    := bootstrap .ci/run conf/sandbox-run $(wildcard t/lib/run-v2) \
+              $(wildcard t/bench/run t/bench/*.sh)
+PERL_FILES := $(wildcard t/*.t t/clients/*.t t/lib/*.pm t/bench/*.pl)
+
+# What a module's source is compiled with, for tools that do not ask nginx.
+NGX_INCS    = $(addprefix -I$(NGX_TREE)/src/,core event event/modules \
+              os/unix http http/modules http/v2) -I$(NGX_BUILD) \
+              -Ingx_sandbox_module -I$(CORE)/include -I$(CORE)/wire \
+              -I$(CORE)/policy
+
+# $(call flags_of,source)
+flags_of    = $(if $(filter ngx_%,$(1)),$(NGX_INCS),\
+              -std=gnu11 -D_GNU_SOURCE $(CORE_INCS) -It/core)
+
+check: build
+	@+$(MAKE) --no-print-directory -j$(JOBS) check-all
+	@echo "check: nothing to complain of in $(words $(ALL_SRCS)) sources"
+
+.PHONY: check-all check-gcc check-clang check-style check-shell check-perl \
+        check-headers
+check-all: check-style check-shell check-perl check-headers check-clang \
+           $(ALL_SRCS:%=$(CHECK)/tidy/%.ok) \
+           $(ALL_SRCS:%=$(CHECK)/cppcheck/%.ok) \
+           $(ALL_SRCS:%=$(CHECK)/analyzer/%.ok)
+
+# gcc's warnings are errors in every build; clang's are asked for here.
+check-clang: $(ALL_SRCS:%=$(CHECK)/clang/%.ok) \
+             $(TEST_SRCS:%=$(CHECK)/clang/%.ok)
+
+$(CHECK)/clang/%.ok: % $(HEADERS) t/lib/check.mk
+	@mkdir -p $(@D)
+	@clang $(WARNINGS) $(if $(filter ngx_%,$<),-Wno-unused-parameter) \
+	    -O2 -fsyntax-only $(call flags_of,$<) $<
+	@touch $@
+
+# Left out, of what the three groups have:
+#   bugprone-easily-swappable-parameters   a matter of signatures, not of bugs
+#   bugprone-reserved-identifier, cert-dcl37-c, cert-dcl51-cpp
+#                          _GNU_SOURCE, and nginx's own guards of headers
+#   bugprone-assignment-in-if-condition    nginx's headers
+#   bugprone-narrowing-conversions         -Wconversion for int and size_t
+#                          which the bounds before each conversion make moot
+#   bugprone-branch-clone  tables of cases that do alike on purpose
+#   bugprone-sizeof-expression, bugprone-macro-parentheses
+#                          nginx's macros (ngx_string, offsets)
+#   cert-err33-c           wants the result of every printf
+#   clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling
+#                          wants memcpy_s, which no libc here has
+TIDY_CHECKS := -*,bugprone-*,cert-*,clang-analyzer-*,$\
+    -bugprone-easily-swappable-parameters,$\
+    -bugprone-reserved-identifier,-cert-dcl37-c,-cert-dcl51-cpp,$\
+    -bugprone-assignment-in-if-condition,$\
+    -bugprone-narrowing-conversions,-bugprone-branch-clone,$\
+    -bugprone-sizeof-expression,-bugprone-macro-parentheses,$\
+    -cert-err33-c,$\
+    -clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling
+
+$(CHECK)/tidy/%.ok: % $(HEADERS) t/lib/check.mk
+	@mkdir -p $(@D)
+	@clang-tidy --quiet --checks='$(TIDY_CHECKS)' --warnings-as-errors='*' \
+	    $< -- $(call flags_of,$<) > $@.log 2>&1 \
+	    || { grep -v ' warnings generated' $@.log; exit 1; }
+	@mv $@.log $@
+
+$(CHECK)/cppcheck/%.ok: % $(HEADERS) t/lib/cppcheck.suppress
+	@mkdir -p $(@D)
+	@cppcheck --quiet --std=c11 --enable=warning,portability,performance \
+	    --inline-suppr --suppressions-list=t/lib/cppcheck.suppress \
+	    --error-exitcode=1 $(filter -I$(CORE)% -Ingx%,$(call flags_of,$<)) $<
+	@touch $@
+
+# What gcc's analyser finds in C is believed, but for the leaks that it sees
+# in memory which nginx's pools own.
+$(CHECK)/analyzer/%.ok: % $(HEADERS) t/lib/check.mk
+	@mkdir -p $(@D)
+	@gcc -O1 -fanalyzer -Werror -Wno-analyzer-too-complex \
+	    $(if $(filter ngx_%,$<),-Wno-analyzer-malloc-leak) \
+	    $(call flags_of,$<) -c -o /dev/null $<
+	@touch $@
+
+# Each public header stands alone, in C and after any other.
+check-headers: $(HEADERS)
+	@for h in $(filter $(CORE)/%,$(HEADERS)); do \
+	    printf '#include "%s"\n#include "%s"\n' $${h##*/} $${h##*/} \
+	    | gcc -std=gnu11 -D_GNU_SOURCE $(WARNINGS) $(CORE_INCS) \
+	        -fsyntax-only -x c - || exit 1; \
+	done
+
+check-style: $(C_FILES)
+	@awk 'length($$0) > 79 { printf "%s:%d: over 79 columns\n", FILENAME, FNR; e = 1 } \
+	    /\t/ { printf "%s:%d: a tab\n", FILENAME, FNR; e = 1 } \
+	    /[ ]$$/ { printf "%s:%d: space at the end\n", FILENAME, FNR; e = 1 } \
+	    /TODO|FIXME|XXX/ { printf "%s:%d: unfinished\n", FILENAME, FNR; e = 1 } \
+	    END { exit e }' $(C_FILES)
+
+check-shell: $(SCRIPTS)
+	@if command -v shellcheck > /dev/null; then shellcheck $(SCRIPTS); fi
+
+check-perl: $(PERL_FILES)
+	@for f in $(PERL_FILES); do \
+	    perl -It/lib -wc $$f 2>&1 | grep -v 'syntax OK' && exit 1; :; \
+	done; :
+
+
+# ---- fuzzing --------------------------------------------------------------
+
+SECONDS    ?= 60
+FUZZ       := $(BUILD)/fuzz
+FUZZ_NAMES := $(sort $(patsubst t/fuzz/%.c,%,$(wildcard t/fuzz/*.c)))
+FUZZ_LIBS  := $(filter $(CORE)/policy/% $(CORE)/wire/%,$(LIB_SRCS))
+FUZZ_FLAGS := -std=gnu11 -D_GNU_SOURCE -g -O1 \
+              -fsanitize=fuzzer,address,undefined \
+              -fno-sanitize-recover=undefined
+
+$(FUZZ)/%: t/fuzz/%.c $(FUZZ_LIBS) $(HEADERS)
+	@mkdir -p $(@D)
+	clang $(FUZZ_FLAGS) $(CORE_INCS) -o $@ $< $(FUZZ_LIBS) -lpcre2-8 -lyajl
+
+.PHONY: fuzz-programs
+fuzz-programs: $(FUZZ_NAMES:%=$(FUZZ)/%)
+	@:
+
+# SECONDS for each target; what is found is kept in build/fuzz.
+fuzz:
+	@+$(MAKE) --no-print-directory -j$(JOBS) fuzz-programs
+	@for f in $(FUZZ_NAMES); do \
+	    mkdir -p $(FUZZ)/corpus/$$f; \
+	    $(FUZZ)/$$f -max_total_time=$(SECONDS) -rss_limit_mb=2048 \
+	        -timeout=10 -print_final_stats=1 -verbosity=0 \
+	        -artifact_prefix=$(FUZZ)/$$f- $(FUZZ)/corpus/$$f \
+	        $(wildcard t/fuzz/corpus/$$f) || exit 1; \
+	done
