@@ -27,6 +27,10 @@ VERSION  := $(shell sed -n \
     's/^.define NGX_HTTP_SANDBOX_VERSION *"\([^"]*\)".*/\1/p' \
     ngx_sandbox_module/ngx_http_sandbox.h)
 
+# V=1 shows the commands.
+Q   := $(if $(V),,@)
+say  = $(if $(V),,@printf '  %-4s %s\n' $(1) '$(patsubst $(ROOT)/%,%,$(2))')
+
 .PHONY: build core module start stop test tests check bench fuzz install \
         clean FORCE
 
@@ -103,32 +107,41 @@ $(BUILD)/core.flags: FORCE
 
 $(CORE_DIR)/%.o: $(CORE)/%.c $(BUILD)/core.flags
 	@mkdir -p $(@D)
-	$(CC) $(CORE_CFLAGS) $(DEFINES) $(CORE_INCS) -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CORE_CFLAGS) $(DEFINES) $(CORE_INCS) -MMD -MP -c -o $@ $<
 
 $(CORE_DIR)/tools/%.o: DEFINES = -DSBX_VERSION='"$(VERSION)"'
 
 $(LIB): $(LIB_OBJS) $(BUILD)/core.list
 	@rm -f $@
-	ar rcsD $@ $(LIB_OBJS)
+	$(call say,AR,$@)
+	$(Q)ar rcsD $@ $(LIB_OBJS)
 
 ifneq ($(SANITIZED),)
 $(STATIC_DIR)/%.o: $(CORE)/%.c $(BUILD)/core.flags
 	@mkdir -p $(@D)
-	$(CC) $(STATIC_CFLAGS) $(CORE_INCS) -MMD -MP -c -o $@ $<
+	$(call say,CC,$< (static))
+	$(Q)$(CC) $(STATIC_CFLAGS) $(CORE_INCS) -MMD -MP -c -o $@ $<
 
 $(STATIC_LIB): $(LIB_SRCS:$(CORE)/%.c=$(STATIC_DIR)/%.o) $(BUILD)/core.list
 	@rm -f $@
-	ar rcsD $@ $(filter %.o,$^)
+	$(call say,AR,$@)
+	$(Q)ar rcsD $@ $(filter %.o,$^)
 endif
 
 $(BUILD)/sandbox-broker: $(BROKER_MAIN:$(CORE)/%.c=$(CORE_DIR)/%.o) $(LIB)
-	$(CC) $(CORE_LINK) $(if $(SANITIZED),$(SAN_FLAGS)) -o $@ $^ $(CORE_LIBS)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(CORE_LINK) $(if $(SANITIZED),$(SAN_FLAGS)) -o $@ $^ \
+	    $(CORE_LIBS)
 
 $(BUILD)/sandboxctl: $(CTL_MAIN:$(CORE)/%.c=$(CORE_DIR)/%.o) $(LIB)
-	$(CC) $(CORE_LINK) $(if $(SANITIZED),$(SAN_FLAGS)) -o $@ $^ $(CORE_LIBS)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(CORE_LINK) $(if $(SANITIZED),$(SAN_FLAGS)) -o $@ $^ \
+	    $(CORE_LIBS)
 
 $(BUILD)/sandbox-init: $(INIT_MAIN:$(CORE)/%.c=$(STATIC_DIR)/%.o) $(STATIC_LIB)
-	$(CC) -static -Wl,-z,relro,-z,now -Wl,-z,noexecstack -o $@ $^ -lpcre2-8
+	$(call say,LD,$@)
+	$(Q)$(CC) -static -Wl,-z,relro,-z,now -Wl,-z,noexecstack -o $@ $^ -lpcre2-8
 
 -include $(CORE_SRCS:$(CORE)/%.c=$(CORE_DIR)/%.d)
 -include $(if $(SANITIZED),$(CORE_SRCS:$(CORE)/%.c=$(STATIC_DIR)/%.d))
@@ -170,7 +183,7 @@ $(NGX_BUILD)/Makefile: $(BUILD)/nginx.list config config.make \
 	|| { tail -20 $(BUILD)/configure.log; rm -f $@; exit 1; }
 
 module: $(NGX_BUILD)/Makefile
-	@+$(MAKE) --no-print-directory -C $(NGX_TREE) \
+	@+$(MAKE) $(if $(V),,-s) --no-print-directory -C $(NGX_TREE) \
 	    -f $(NGX_BUILD)/Makefile modules
 	@cmp -s $(NGX_BUILD)/ngx_http_sandbox_module.so $(MODULE) \
 	    || cp $(NGX_BUILD)/ngx_http_sandbox_module.so $(MODULE)
@@ -195,15 +208,20 @@ TESTS_RUN   = $(if $(TESTS),$(foreach f,$(TESTS),\
                 $(if $(filter %.c,$(f)),$(BUILD)/$(f:.c=),$(f))),-r t)
 
 TEST_ENV    = SANDBOX_BUILD=$(BUILD) SANDBOX_SANITIZE=$(SANITIZED) \
-              SANDBOX_CC=$(CC)
+              SANITIZE=$(SANITIZED)
 
 # Objects first, so that an unchanged test is not linked again for nothing.
+TEST_CFLAGS := $(CORE_BASE) -O1 $(if $(SANITIZED),$(SAN_FLAGS)) \
+               -Wno-unused-result -Wno-maybe-uninitialized
+
 $(BUILD)/t/core/%.o: t/core/%.c $(BUILD)/core.flags
 	@mkdir -p $(@D)
-	$(CC) $(CORE_CFLAGS) $(CORE_INCS) -It/core -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)
+	$(Q)$(CC) $(TEST_CFLAGS) $(CORE_INCS) -It/core -MMD -MP -c -o $@ $<
 
 $(BUILD)/t/core/%: $(BUILD)/t/core/%.o $(LIB)
-	$(CC) $(CORE_LINK) $(if $(SANITIZED),$(SAN_FLAGS)) -o $@ $< $(LIB) \
+	$(call say,LD,$@)
+	$(Q)$(CC) $(CORE_LINK) $(if $(SANITIZED),$(SAN_FLAGS)) -o $@ $< $(LIB) \
 	    $(CORE_LIBS)
 
 .SECONDARY: $(TEST_PROGS:=.o)
@@ -213,12 +231,20 @@ $(BUILD)/t/core/%: $(BUILD)/t/core/%.o $(LIB)
 tests: build
 	@+$(MAKE) --no-print-directory test-programs
 
+# What tests put into a session, static and of no sanitizer.
+INSIDE     := $(patsubst t/lib/%.c,build/t/%,$(wildcard t/lib/inside/*.c))
+
+build/t/inside/%: t/lib/inside/%.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)gcc -std=gnu11 -D_GNU_SOURCE -O2 -static -o $@ $<
+
 .PHONY: test-programs
-test-programs: $(TEST_PROGS)
+test-programs: $(TEST_PROGS) $(INSIDE)
 	@:
 
 test: tests
-	@$(TEST_ENV) prove -It/lib --formatter=SandboxSummary -j$(JOBS) \
+	@$(TEST_ENV) PERL5LIB=$(ROOT)/t/lib prove --formatter=SandboxSummary -j$(JOBS) \
 	    $(TESTS_RUN)
 
 bench: build

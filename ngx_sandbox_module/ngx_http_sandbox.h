@@ -40,6 +40,7 @@ typedef struct {
     sbx_config_t                 *config;     /* what the broker is told */
     ngx_fd_t                      control;    /* to the broker, or -1 */
     ngx_uint_t                    used;       /* a location has an API */
+    ngx_int_t                     request_id; /* index of $request_id */
 } ngx_http_sandbox_main_conf_t;
 
 
@@ -91,8 +92,9 @@ typedef enum {
 
 /*
  * Sends application/problem+json and finalizes nothing: returns what the
- * caller gives to ngx_http_finalize_request().  detail may be NULL (the
- * table's default).  The request's body is discarded where it was not read.
+ * caller gives to ngx_http_finalize_request().  detail_fmt is ngx_sprintf()'s
+ * and may be NULL (the table's default).  The request's body is discarded
+ * where it was not read.  After a header was sent it only returns NGX_ERROR.
  */
 ngx_int_t ngx_http_sandbox_problem(ngx_http_request_t *r,
     ngx_http_sandbox_error_e error, const char *detail_fmt, ...);
@@ -170,7 +172,8 @@ struct ngx_http_sandbox_route_s {
     /* Starts the work.  Runs once the body is there (JSON, NONE).  Returns
      * NGX_DONE when it goes on in events (the router has taken a reference:
      * the handler ends with ngx_http_finalize_request), else what to
-     * finalize with. */
+     * finalize with.  That is so for STREAM too: what
+     * ngx_http_read_client_request_body() takes besides is given back. */
     ngx_int_t                   (*handler)(ngx_http_request_t *r);
 };
 
@@ -185,6 +188,7 @@ typedef struct {
                                                    ?path_base64=, decoded */
     ngx_uint_t                    has_path;
     ngx_str_t                     body;         /* JSON text */
+    size_t                        body_room;    /* the router's */
     void                         *data;         /* the handler's own */
 
     /* for variables; empty or -1 until known */
@@ -200,8 +204,9 @@ typedef struct {
 /* The location's content handler. */
 ngx_int_t ngx_http_sandbox_handler(ngx_http_request_t *r);
 
-/* A query argument, decoded (+ and %XX) into the pool.  NGX_OK, NGX_DECLINED
- * if it is not there, NGX_ERROR. */
+/* A query argument, decoded (+ and %XX; the router has refused bad escapes)
+ * into the pool; the first of several.  NGX_OK, NGX_DECLINED if it is not
+ * there, NGX_ERROR. */
 ngx_int_t ngx_http_sandbox_arg(ngx_http_request_t *r, const char *name,
     ngx_str_t *value);
 /* As a number within bounds; NGX_ABORT for a bad one, after which the caller
@@ -301,6 +306,7 @@ extern ngx_module_t  ngx_http_sandbox_module;
 
 ngx_int_t ngx_http_sandbox_add_variables(ngx_conf_t *cf);
 ngx_http_sandbox_ctx_t *ngx_http_sandbox_ctx(ngx_http_request_t *r);
+
 
 
 #endif /* _NGX_HTTP_SANDBOX_H_INCLUDED_ */

@@ -96,7 +96,8 @@ subtest 'a working directory never leads to a directory of the host' => sub {
         my $res = exec_call($s, 'pwd -P; ls -d /root /app', cwd => $cwd);
 
         ok($res->{status} =~ /^(?:403|404|409|400)$/
-           || $res->{json}{stdout} =~ m{^/[^(]*\n}, "$cwd is refused or inside")
+           || $res->{json}{stdout} =~ m{^/[^(]*\n},
+                                        "$cwd is refused or inside")
             or diag($res->{body});
     }
 

@@ -19,7 +19,7 @@ my $s = create_ok();
 subtest 'a timeout of two seconds takes two seconds' => sub {
     my $r = run($s, 'sleep 5; echo hi > late; echo hi', timeout_s => 2);
     cmp_ok($r->{duration_s}, '>=', 2, 'not before');
-    cmp_ok($r->{duration_s}, '<', 3, 'not after');
+    cmp_ok($r->{duration_s}, '<', within(3), 'not after');
     ok($r->{timed_out}, 'timed_out');
     is($r->{stdout}, '', 'no hi');
 
@@ -54,7 +54,7 @@ subtest 'what reads its input, and has none, ends at once' => sub {
 subtest 'a child in the background' => sub {
     my $r = run($s, "sleep 20.$$ & echo STARTED");
     is($r->{stdout}, "STARTED\n", 'STARTED');
-    cmp_ok($r->{duration_s}, '<', 2, 'at once');
+    cmp_ok($r->{duration_s}, '<', within(2), 'at once');
     is(scalar host_pids("20.$$"), 1, 'it lives on');
 
     my $v = create_ok();
@@ -115,9 +115,11 @@ subtest 'names of files' => sub {
 
     run($s, 'mkdir -p real none; touch real/a real/b; ln -s real by-link;'
             . ' touch "real/c "');
-    my @names = map { $_->{name} } @{ glob_of($s, 'by-link/*')->{json}{entries} };
+    my @names = map { $_->{name} } @{ glob_of($s,
+                                              'by-link/*')->{json}{entries} };
     is_deeply(\@names, [ 'a', 'b', 'c ' ], 'a list by a link, with its space');
-    is_deeply(glob_of($s, 'none/*')->{json}{entries}, [], 'an empty directory');
+    is_deeply(glob_of($s, 'none/*')->{json}{entries}, [],
+              'an empty directory');
 };
 
 
@@ -202,12 +204,12 @@ subtest 'the environment is inherited and does not leak' => sub {
 
 subtest 'without a network programs fail at once' => sub {
     my $r = run($s, 'curl -sS -m 20 https://example.com/; echo $?');
-    cmp_ok($r->{duration_s}, '<', 2, 'curl');
+    cmp_ok($r->{duration_s}, '<', within(2), 'curl');
     like($r->{stdout}, qr/^(?:6|7|127)\n$/, 'its own error');
 
     $r = run($s, [ 'python3', '-c', 'import urllib.request
 urllib.request.urlopen("http://192.0.2.1/", timeout=20)' ]);
-    cmp_ok($r->{duration_s}, '<', 4, 'python');
+    cmp_ok($r->{duration_s}, '<', within(4), 'python');
     like($r->{stderr}, qr/unreachable/, 'told as such');
 };
 
@@ -255,7 +257,8 @@ subtest 'tools that a programmer expects' => sub {
                  'python3 -c "import socket; socket.socketpair();'
                  . ' print(socket.gethostbyname(\'localhost\'))"',
                  'python3 -c "import tempfile; tempfile.mkstemp()"',
-                 'python3 -c "import getpass; assert getpass.getuser() == \'user\'"',
+                 'python3 -c "import getpass;'
+                 . ' assert getpass.getuser() == \'user\'"',
                  'python3 -c "import pty, os; pty.openpty()"',
                  'perl -e "print 1"')
     {
@@ -303,10 +306,10 @@ subtest 'fork bombs and thread bombs stay in their session' => sub {
     for (1 .. 10) {
         my $t0 = time;
         push @late, 'exec' if run($s, 'echo ok')->{stdout} ne "ok\n"
-                              || time - $t0 > 3;
+                              || time - $t0 > within(3);
         $t0 = time;
         push @late, 'file' if get($v, '/etc/passwd')->{status} != 200
-                              || time - $t0 > 3;
+                              || time - $t0 > within(3);
     }
 
     is("@late", '', 'other sessions and its own files are served');
@@ -314,7 +317,7 @@ subtest 'fork bombs and thread bombs stay in their session' => sub {
 
     my $t0 = time;
     is(destroy($v)->{status}, 204, 'it can be destroyed');
-    cmp_ok(time - $t0, '<', 3, 'quickly');
+    cmp_ok(time - $t0, '<', within(3), 'quickly');
 };
 
 

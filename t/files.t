@@ -114,7 +114,8 @@ TEXT
     is_problem(put($s, 'file/x', 'x'), 409, 'E4004', 'below a file');
     is_problem(put($s, 'locked/new', 'x'), 403, 'E4003', 'not permitted');
     is_problem(put($s, '/etc/passwd', 'x'), 403, 'E4003', "root's file");
-    is_problem(put($s, '/usr/bin/env', 'x'), 403, 'E4003', 'what is read-only');
+    is_problem(put($s, '/usr/bin/env', 'x'), 403, 'E4003',
+               'what is read-only');
     is_problem(get($s, '/root/x'), 403, 'E4003', "in root's home");
     is_problem(get($s, 'dir'), 409, 'E4004', 'GET of a directory');
     is_problem(get($s, 'file/x'), 409, 'E4004', 'GET below a file');
@@ -154,7 +155,8 @@ subtest 'a download is what nginx makes of a static file' => sub {
     is($res->{body}, $bytes, 'its bytes');
     is($h{'content-type'}, 'application/octet-stream', 'Content-Type');
     is($h{'x-content-type-options'}, 'nosniff', 'nosniff');
-    like($h{'content-disposition'}, qr/^attachment;.*filename\*?="?[^"]*big\.bin/,
+    like($h{'content-disposition'},
+         qr/^attachment;.*filename\*?="?[^"]*big\.bin/,
          'Content-Disposition');
     like($h{'content-security-policy'}, qr/\bsandbox\b/, 'a sandboxing CSP');
     like($h{'last-modified'}, qr/^\w{3}, \d\d \w{3} \d{4} .* GMT$/,
@@ -184,17 +186,19 @@ subtest 'a download is what nginx makes of a static file' => sub {
 
     $res = get($s, 'big.bin', headers => { Range => 'bytes=0-3,10-13' });
     is($res->{status}, 206, 'two ranges');
-    like($res->{headers}{'content-type'}, qr{^multipart/byteranges}, 'in parts');
+    like($res->{headers}{'content-type'}, qr{^multipart/byteranges},
+         'in parts');
     is(get($s, 'big.bin', headers => { Range => 'bytes=99999-' })->{status},
        416, 'beyond the end: 416');
     is(get($s, 'big.bin', headers => { Range => 'bytes=0-9',
                                        'If-Range' => '"other"' })->{status},
        200, 'If-Range with another tag: the whole');
 
-    is(get($s, 'big.bin', headers => { 'If-None-Match' => $h{etag} })->{status},
-       304, 'If-None-Match: 304');
     is(get($s, 'big.bin',
-           headers => { 'If-Modified-Since' => $h{'last-modified'} })->{status},
+           headers => { 'If-None-Match' => $h{etag} })->{status},
+       304, 'If-None-Match: 304');
+    is(get($s, 'big.bin', headers =>
+           { 'If-Modified-Since' => $h{'last-modified'} })->{status},
        304, 'If-Modified-Since: 304');
     is(get($s, 'big.bin', headers => { 'If-None-Match' => '"x"' })->{status},
        200, 'another tag: 200');
@@ -217,9 +221,8 @@ subtest 'a download never runs as a page' => sub {
     for my $type ('text/plain', 'image/png', 'application/json',
                   'text/plain; charset=utf-8')
     {
-        is(get($s, 'page.html',
-               query => 'content_type=' . enc($type))->{headers}{'content-type'},
-           $type, "$type may be asked for");
+        $res = get($s, 'page.html', query => 'content_type=' . enc($type));
+        is($res->{headers}{'content-type'}, $type, "$type may be asked for");
     }
 
     for my $type ('text/html', 'TEXT/HTML', 'text/html; charset=utf-8',
@@ -267,7 +270,7 @@ PY
     until_true(sub {
         my $b = get($s, 'atomic')->{body};
         $reads++;
-        $bad++ if $b !~ /^(?:a{$n}|b{$n})$/ && $b ne 'a' x $n && $b ne 'b' x $n;
+        $bad++ if $b ne 'a' x $n && $b ne 'b' x $n;
         return $job->ready;
     }, 20);
 
@@ -407,7 +410,8 @@ subtest 'removal' => sub {
             . ' ln -s /home/user/fits r/full/link; mkfifo r/full/p;'
             . ' chmod 555 r/full/sub');
 
-    is_problem(del($s, 'r/full'), 409, 'E2011', 'a directory that is not empty');
+    is_problem(del($s, 'r/full'), 409, 'E2011',
+               'a directory that is not empty');
     is_problem(del($s, 'r/full', query => 'recursive=0'), 409, 'E2011',
                'with recursive=0 too');
     is(sh('find r/full | wc -l'), "6\n", 'is whole');
@@ -422,7 +426,8 @@ subtest 'removal' => sub {
 
     for my $path ('/', '', '/home/user', '/home', '/usr', '/proc', '/dev') {
         my $res = del($s, '?path=' . enc($path) . '&recursive=1');
-        ok($res->{status} =~ /^4\d\d$/, "\"$path\" is refused: $res->{status}");
+        ok($res->{status} =~ /^4\d\d$/,
+           "\"$path\" is refused: $res->{status}");
     }
 
     is(sh('ls fits'), "fits\n", 'the workspace is as it was');
@@ -506,14 +511,14 @@ subtest 'lists' => sub {
     {
         my $t0 = time;
         my $res = glob_of($v, $pattern);
-        ok($res->{status} =~ /^(?:200|400)$/ && time - $t0 < 3,
+        ok($res->{status} =~ /^(?:200|400)$/ && time - $t0 < within(3),
            'the pattern ' . substr($pattern, 0, 20) . " is answered");
     }
 
     run($v, 'touch n/' . 'a' x 200);
     my $t0 = time;
     glob_of($v, 'n/' . '*a' x 100 . 'b');
-    cmp_ok(time - $t0, '<', 3, 'a pattern made to be slow is not');
+    cmp_ok(time - $t0, '<', within(3), 'a pattern made to be slow is not');
 
     is(del($v, 'n', query => 'recursive=1')->{status}, 204, 'cleared');
     destroy($v);
@@ -529,7 +534,8 @@ subtest '33 MiB go up and come down' => sub {
     my $before = rss(@workers);
 
     is(put($s, 'b33', $bytes)->{status}, 201, 'up');
-    cmp_ok(rss(@workers) - $before, '<', 8 << 20, 'the workers have not grown');
+    cmp_ok(rss(@workers) - $before, '<', 8 << 20,
+           'the workers have not grown');
     is(sh('md5sum < b33'), md5_hex($bytes) . "  -\n", 'unchanged');
 
     my $res = get($s, 'b33');
@@ -543,7 +549,7 @@ subtest '33 MiB go up and come down' => sub {
 subtest '600 MB stream through a worker that stays small' => sub {
     my ($kb) = slurp('/proc/meminfo') =~ /^MemAvailable:\s+(\d+)/m;
     plan skip_all => 'this machine has less than 3 GB to spare'
-        if $kb < 3 << 20 || $ENV{SANDBOX_TEST_SMALL};
+        if $kb < 3 << 20 || $SandboxTest::SLOW > 1;
 
     my $v = create_ok({ manifest => { resources => { disk => '700MB',
                                                      memory => '256MB' } } });
@@ -593,7 +599,7 @@ subtest 'destroying a session cuts its downloads' => sub {
 
     my $t0 = time;
     is(destroy($v)->{status}, 204, 'DELETE');
-    cmp_ok(time - $t0, '<', 3, 'does not wait for its reader');
+    cmp_ok(time - $t0, '<', within(3), 'does not wait for its reader');
 
     my ($got, $whole) = body_stream($q, $res, sub {}, timeout => 10);
     ok(!$whole, "the reader is cut after $got bytes");
@@ -613,11 +619,12 @@ subtest 'destroying a session ends its uploads' => sub {
 
     my $t0 = time;
     is(destroy($v)->{status}, 204, 'DELETE');
-    cmp_ok(time - $t0, '<', 3, 'does not wait for it');
+    cmp_ok(time - $t0, '<', within(3), 'does not wait for it');
 
     my $res = read_response($q, timeout => 10);
     ok($res->{status} == 0 && $res->{error} eq 'closed'
-       || $res->{status} =~ /^[45]\d\d$/, "the client is told: $res->{status}");
+       || $res->{status} =~ /^[45]\d\d$/,
+           "the client is told: $res->{status}");
     isnt($res->{error} // '', 'timeout', 'at once');
     close $q;
 };

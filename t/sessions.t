@@ -96,19 +96,23 @@ subtest 'a session has every field, and no other' => sub {
     my $usage = delete $res->{json}{usage};
     is_deeply($res->{json}, $s, 'the same session');
     is(join(' ', sort keys %$usage),
-       'cpu_seconds disk inodes memory memory_peak processes', 'and its usage');
+       'cpu_seconds disk inodes memory memory_peak processes',
+           'and its usage');
 
     my %before = %$usage;
-    run($s->{session_id}, 'head -c 20000000 /dev/zero > f; seq 300000 | md5sum;'
+    run($s->{session_id},
+        'head -c 20000000 /dev/zero > f; seq 300000 | md5sum;'
                           . ' mkdir m; touch m/1 m/2; sleep 60 & sleep 60 &');
     $usage = call('GET', "/sessions/$s->{session_id}")->{json}{usage};
 
     cmp_ok($usage->{disk} - $before{disk}, '>=', 20_000_000, 'usage.disk');
-    cmp_ok($usage->{disk} - $before{disk}, '<', 22_000_000, 'no more than is there');
+    cmp_ok($usage->{disk} - $before{disk}, '<', 22_000_000,
+           'no more than is there');
     cmp_ok($usage->{inodes} - $before{inodes}, '>=', 4, 'usage.inodes');
     cmp_ok($usage->{memory}, '>=', 20_000_000, 'usage.memory');
     cmp_ok($usage->{memory_peak}, '>=', $usage->{memory}, 'usage.memory_peak');
-    cmp_ok($usage->{cpu_seconds}, '>', $before{cpu_seconds}, 'usage.cpu_seconds');
+    cmp_ok($usage->{cpu_seconds}, '>', $before{cpu_seconds},
+           'usage.cpu_seconds');
     cmp_ok($usage->{processes}, '>=', 2, 'usage.processes');
 
     is(destroy($s->{session_id})->{status}, 204, 'DELETE: 204');
@@ -141,7 +145,8 @@ subtest 'who it is for' => sub {
 subtest 'requests are strict, and their errors point at the field' => sub {
     my @cases = (
         [ 'an unknown field', qr{/foo}, { foo => 1 } ],
-        [ 'one in the manifest', qr{/manifest/foo}, { manifest => { foo => 1 } } ],
+        [ 'one in the manifest', qr{/manifest/foo},
+          { manifest => { foo => 1 } } ],
         [ 'one in the resources', qr{/manifest/resources/ram},
           { manifest => { resources => { ram => 1 } } } ],
         [ 'one in the filesystem', qr{/manifest/filesystem/x},
@@ -153,7 +158,8 @@ subtest 'requests are strict, and their errors point at the field' => sub {
         [ 'a string for an object', qr{/env}, { env => 'A=1' } ],
         [ 'a number in env', qr{/env/A}, { env => { A => 1 } } ],
         [ 'null in env', qr{/env/A}, { env => { A => undef } } ],
-        [ 'an object in metadata', qr{/metadata/k}, { metadata => { k => {} } } ],
+        [ 'an object in metadata', qr{/metadata/k},
+          { metadata => { k => {} } } ],
         [ 'a name with "/" and "~"', qr{/metadata/a~1b~0c},
           { metadata => { 'a/b~c' => 5 } } ],
         [ 'a number for the template', qr{/template}, { template => 7 } ],
@@ -178,7 +184,8 @@ subtest 'requests are strict, and their errors point at the field' => sub {
     my $ids = '"tenant_id":"refused","user_id":"u"';
 
     refused(@$_) for
-        [ 'a duplicate', 400, 'E3001', qr{/user_id}, "{$ids,\"user_id\":\"v\"}" ],
+        [ 'a duplicate', 400, 'E3001', qr{/user_id},
+          "{$ids,\"user_id\":\"v\"}" ],
         [ 'one in env', 400, 'E3001', qr{/env/A},
           "{$ids,\"env\":{\"A\":\"1\",\"A\":\"2\"}}" ],
         [ 'one written by an escape', 400, 'E3001', qr{/env/A},
@@ -192,7 +199,8 @@ subtest 'requests are strict, and their errors point at the field' => sub {
         [ 'a comment', 400, 'E3001', undef, "{$ids /* x */}" ],
         [ 'single quotes', 400, 'E3001', undef, "{'tenant_id':'a'}" ],
         [ 'NaN', 400, 'E3001', undef, "{$ids,\"timeout_s\":NaN}" ],
-        [ 'a huge exponent', 400, 'E3001', undef, "{$ids,\"timeout_s\":1e999}" ],
+        [ 'a huge exponent', 400, 'E3001', undef,
+          "{$ids,\"timeout_s\":1e999}" ],
         [ 'a leading zero', 400, 'E3001', undef, "{$ids,\"timeout_s\":01}" ],
         [ 'invalid UTF-8', 400, 'E3001', undef,
           "{$ids,\"metadata\":{\"a\":\"\xff\"}}" ],
@@ -254,9 +262,11 @@ print(json.dumps({k: os.environ.get(k) for k in sys.argv[1:]}))',
               'is there in a command');
     destroy($id);
 
-    refused('"=" in a name', 400, 'E3001', qr{/env/A=B}, { env => { 'A=B' => '' } });
+    refused('"=" in a name', 400, 'E3001', qr{/env/A=B},
+            { env => { 'A=B' => '' } });
     refused('an empty name', 400, 'E3001', qr{/env}, { env => { '' => '' } });
-    refused('NUL in a name', 400, 'E3001', qr{/env}, { env => { "A\0" => '' } });
+    refused('NUL in a name', 400, 'E3001', qr{/env},
+            { env => { "A\0" => '' } });
     refused('NUL in a value', 400, 'E3001', qr{/env/A},
             { env => { A => "\0" } });
     refused('300,000 bytes', 400, 'E3001', qr{/env},
@@ -314,7 +324,8 @@ subtest 'what a session may ask for' => sub {
             { manifest => { filesystem => { binds => [ 'models' ] } } });
 
     $id = create_ok({ manifest => {
-        network => $false, resources => {}, capabilities => [ 'shell', 'files' ],
+        network => $false, resources => {},
+            capabilities => [ 'shell', 'files' ],
         filesystem => { binds => [], writable => [], deny_write => [],
                         deny_read => [] },
         memory_strategy => 'auto', require_isolation => $true,
@@ -458,8 +469,10 @@ subtest 'Idempotency-Key' => sub {
 
 subtest 'lists' => sub {
     my @ids = map {
-        create_ok({ tenant_id => 'list-corp', user_id => $_ % 2 ? 'odd' : 'even',
-                    metadata => { n => "$_", 'third' => $_ % 3 ? 'no' : 'yes' },
+        create_ok({ tenant_id => 'list-corp',
+                    user_id => $_ % 2 ? 'odd' : 'even',
+                    metadata => { n => "$_",
+                                  'third' => $_ % 3 ? 'no' : 'yes' },
                     ($_ == 12 ? (template => 'code-interpreter-v1') : ()) })
     } 1 .. 12;
 
@@ -472,9 +485,11 @@ subtest 'lists' => sub {
     my @mine = 'tenant_id=list-corp';
 
     is($list->(@mine), join(' ', reverse @ids), 'newest first');
-    is($list->(@mine, 'user_id=odd'), join(' ', reverse @ids[0, 2, 4, 6, 8, 10]),
+    is($list->(@mine, 'user_id=odd'),
+       join(' ', reverse @ids[0, 2, 4, 6, 8, 10]),
        'user_id');
-    is($list->(@mine, 'metadata.third=yes'), join(' ', reverse @ids[2, 5, 8, 11]),
+    is($list->(@mine, 'metadata.third=yes'),
+       join(' ', reverse @ids[2, 5, 8, 11]),
        'metadata');
     is($list->(@mine, 'metadata.third=yes', 'metadata.n=6'), $ids[5],
        'both must be met');
@@ -523,13 +538,15 @@ subtest 'lists' => sub {
 
     is(join(' ', grep { ($seen{$_} // 0) != 1 && !$gone{$_} } @ids), '',
        'each that stayed is there once');
-    is(join(' ', grep { $seen{$_} > 1 } keys %seen), '', 'none is there twice');
+    is(join(' ', grep { $seen{$_} > 1 } keys %seen), '',
+       'none is there twice');
     ok(!$seen{ $ids[3] }, 'one destroyed ahead of the cursor is not there');
 
     my %at;
     @at{@ids} = 0 .. $#ids;
     my @places = map { $at{$_} } grep { defined $at{$_} } @order;
-    is("@places", join(' ', sort { $b <=> $a } @places), 'newest first throughout');
+    is("@places", join(' ', sort { $b <=> $a } @places),
+       'newest first throughout');
 
     is_problem(call('GET', "/sessions?$_"), 400, 'E3001', $_)
         for 'limit=0', 'limit=-1', 'limit=x', 'limit=1000000', 'limit=',
@@ -661,12 +678,14 @@ subtest 'any worker serves any session' => sub {
 
     until_true(sub {
         my $res = exec_call($id, 'echo here');
-        $by{ $res->{headers}{'x-worker'} // '?' }{ $res->{json}{stdout} // '' }++;
+        my $worker = $res->{headers}{'x-worker'} // '?';
+        $by{$worker}{ $res->{json}{stdout} // '' }++;
         return keys %by >= 2;
     }, 10);
 
     is(scalar keys %by, 2, 'two workers have answered');
-    is_deeply([ map { join ',', keys %$_ } values %by ], [ "here\n", "here\n" ],
+    is_deeply([ map { join ',', keys %$_ } values %by ],
+              [ "here\n", "here\n" ],
               'both ran its commands');
 
     put($id, 'shared', 'x');

@@ -118,12 +118,12 @@ ngx_http_sandbox_v1_allocator(ngx_pool_t *pool)
 }
 
 
-ngx_int_t
+int
 ngx_http_sandbox_v1_bind(ngx_http_request_t *r,
-    const sbx_json_field_t *fields, void *target)
+    const sbx_json_field_t *fields, void *target, sbx_error_t *e)
 {
     ngx_str_t                text;
-    sbx_error_t              e;
+    sbx_error_t              inner;
     sbx_json_alloc_t         alloc;
     ngx_http_sandbox_ctx_t  *ctx;
 
@@ -133,19 +133,17 @@ ngx_http_sandbox_v1_bind(ngx_http_request_t *r,
     text = (ctx->body.len == 0) ? empty : ctx->body;
     alloc = ngx_http_sandbox_v1_allocator(r->pool);
 
-    if (sbx_json_bind(text.data, text.len, fields, target, &alloc, &e) == 0) {
-        return NGX_OK;
+    if (sbx_json_bind(text.data, text.len, fields, target, &alloc, &inner)
+        == 0)
+    {
+        return 0;
     }
 
-    if (e.code == SBX_E_INVALID && e.text[0] == ':') {
+    /* the pointer to the whole document is an empty string */
 
-        /* the pointer to the whole document is an empty string */
-
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_REQUEST,
-                                        "the body%s", e.text + 1);
-    }
-
-    return ngx_http_sandbox_problem_core(r, &e);
+    return sbx_error(e, inner.err, inner.code, "%s%s",
+                     inner.text[0] == ':' ? "the body" : "",
+                     inner.text + (inner.text[0] == ':'));
 }
 
 
@@ -160,6 +158,11 @@ ngx_http_sandbox_v1_call(ngx_http_request_t *r, sbx_op_t op,
     if (call == NULL) {
         return NULL;
     }
+
+    /* If-Match and its like are about files; nginx would hold them against
+     * any 200, and answer 412 to an upload that they allowed */
+
+    r->disable_not_modified = 1;
 
     call->data = data;
     call->failed = ngx_http_sandbox_v1_failed;
@@ -340,27 +343,67 @@ ngx_http_sandbox_v1_header(ngx_http_request_t *r, const char *name,
 }
 
 
-ngx_int_t
-ngx_http_sandbox_v1_flag(ngx_http_request_t *r, const char *name,
-    ngx_uint_t *flag)
+int
+ngx_http_sandbox_v1_number(ngx_http_request_t *r, const char *name,
+    uint64_t min, uint64_t max, uint64_t *value, sbx_error_t *e)
 {
     uint64_t  n;
 
-    switch (ngx_http_sandbox_arg_number(r, name, 0, 1, &n)) {
+    switch (ngx_http_sandbox_arg_number(r, name, min, max, &n)) {
 
     case NGX_OK:
-        *flag = (ngx_uint_t) n;
-        return NGX_OK;
+        *value = n;
+        return 0;
 
     case NGX_DECLINED:
-        return NGX_OK;
+        return 0;
 
     case NGX_ABORT:
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_REQUEST,
-                                        "%s must be 0 or 1", name);
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "%s must be a number from %llu to %llu", name,
+                         (unsigned long long) min, (unsigned long long) max);
 
     default:
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+        return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
+    }
+}
+
+
+int
+ngx_http_sandbox_v1_flag(ngx_http_request_t *r, const char *name,
+    ngx_uint_t *flag, sbx_error_t *e)
+{
+    uint64_t  n;
+
+    n = *flag;
+
+    if (ngx_http_sandbox_v1_number(r, name, 0, 1, &n, e) != 0) {
+        return -1;
+    }
+
+    *flag = (ngx_uint_t) n;
+
+    return 0;
+}
+
+
+int
+ngx_http_sandbox_v1_string(ngx_http_request_t *r, const char *name,
+    ngx_str_t *value, sbx_error_t *e)
+{
+    ngx_str_t  found;
+
+    switch (ngx_http_sandbox_arg(r, name, &found)) {
+
+    case NGX_OK:
+        *value = found;
+        return 0;
+
+    case NGX_DECLINED:
+        return 0;
+
+    default:
+        return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
     }
 }
 

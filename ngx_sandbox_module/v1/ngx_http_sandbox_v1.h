@@ -42,12 +42,9 @@ ngx_int_t ngx_http_sandbox_v1_capabilities(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_templates(ngx_http_request_t *r);
 
 
-/*
- * The body by its table of fields.  NGX_OK, or what to finalize with after
- * the answer has been sent.
- */
-ngx_int_t ngx_http_sandbox_v1_bind(ngx_http_request_t *r,
-    const sbx_json_field_t *fields, void *target);
+/* The body by its table of fields; 0 or -1. */
+int ngx_http_sandbox_v1_bind(ngx_http_request_t *r,
+    const sbx_json_field_t *fields, void *target, sbx_error_t *e);
 
 /* Allocates from a pool, for sbx_json_bind(). */
 sbx_json_alloc_t ngx_http_sandbox_v1_allocator(ngx_pool_t *pool);
@@ -93,10 +90,16 @@ ngx_int_t ngx_http_sandbox_v1_no_content(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_header(ngx_http_request_t *r, const char *name,
     ngx_str_t *value);
 
-/* "0" or "1" in the query; NGX_OK with *flag untouched where it is left out,
- * else what to finalize with after the answer. */
-ngx_int_t ngx_http_sandbox_v1_flag(ngx_http_request_t *r, const char *name,
-    ngx_uint_t *flag);
+/*
+ * The query; 0 or -1.  *value is left as it is where the argument is left
+ * out; a flag is "0" or "1".
+ */
+int ngx_http_sandbox_v1_number(ngx_http_request_t *r, const char *name,
+    uint64_t min, uint64_t max, uint64_t *value, sbx_error_t *e);
+int ngx_http_sandbox_v1_flag(ngx_http_request_t *r, const char *name,
+    ngx_uint_t *flag, sbx_error_t *e);
+int ngx_http_sandbox_v1_string(ngx_http_request_t *r, const char *name,
+    ngx_str_t *value, sbx_error_t *e);
 
 /*
  * Checks an environment and packs it as "K=V\0" ... of *size bytes, NULL if

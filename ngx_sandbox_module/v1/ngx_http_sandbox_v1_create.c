@@ -188,7 +188,6 @@ static const sbx_json_field_t  ngx_http_sandbox_v1_create_fields[] = {
 ngx_int_t
 ngx_http_sandbox_v1_create(ngx_http_request_t *r)
 {
-    ngx_int_t                       rc;
     sbx_error_t                     e;
     sbx_create_t                   *create;
     sbx_auto_fd                     blob = -1;
@@ -200,13 +199,6 @@ ngx_http_sandbox_v1_create(ngx_http_request_t *r)
     ngx_memzero(&body, sizeof(body));
     sbx_limits_clear(&body.manifest.limits);
 
-    rc = ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_create_fields,
-                                  &body);
-
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
     create = ngx_pcalloc(r->pool, sizeof(sbx_create_t));
     session = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_v1_session_t));
 
@@ -214,7 +206,10 @@ ngx_http_sandbox_v1_create(ngx_http_request_t *r)
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
     }
 
-    if (ngx_http_sandbox_v1_create_check(r, &body, create, &e) != 0
+    if (ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_create_fields, &body,
+                                 &e)
+        != 0
+        || ngx_http_sandbox_v1_create_check(r, &body, create, &e) != 0
         || ngx_http_sandbox_v1_create_blob(r, &body, create, &blob, &e) != 0)
     {
         return ngx_http_sandbox_problem_core(r, &e);

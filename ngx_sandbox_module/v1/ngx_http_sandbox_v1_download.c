@@ -17,8 +17,8 @@ typedef struct {
 } ngx_http_sandbox_v1_download_t;
 
 
-static ngx_int_t ngx_http_sandbox_v1_download_type(ngx_http_request_t *r,
-    ngx_str_t *type);
+static int ngx_http_sandbox_v1_download_type(ngx_http_request_t *r,
+    ngx_str_t *type, sbx_error_t *e);
 static ngx_uint_t ngx_http_sandbox_v1_download_type_ok(const ngx_str_t *type);
 static ngx_int_t ngx_http_sandbox_v1_download_frame(
     ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
@@ -44,7 +44,7 @@ static const char *const  ngx_http_sandbox_v1_active_types[] = {
 ngx_int_t
 ngx_http_sandbox_v1_download(ngx_http_request_t *r)
 {
-    ngx_int_t                        rc;
+    sbx_error_t                      e;
     sbx_f_file_t                     file;
     ngx_http_sandbox_ctx_t          *ctx;
     ngx_http_sandbox_call_t         *call;
@@ -60,16 +60,10 @@ ngx_http_sandbox_v1_download(ngx_http_request_t *r)
     file.verb = SBX_FILE_OPEN;
     file.user = SBX_USER_USER;
 
-    rc = ngx_http_sandbox_v1_file_path(r, &file);
-
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    rc = ngx_http_sandbox_v1_download_type(r, &download->type);
-
-    if (rc != NGX_OK) {
-        return rc;
+    if (ngx_http_sandbox_v1_file_path(r, &file, &e) != 0
+        || ngx_http_sandbox_v1_download_type(r, &download->type, &e) != 0)
+    {
+        return ngx_http_sandbox_problem_core(r, &e);
     }
 
     ctx = ngx_http_sandbox_ctx(r);
@@ -84,28 +78,23 @@ ngx_http_sandbox_v1_download(ngx_http_request_t *r)
 }
 
 
-static ngx_int_t
-ngx_http_sandbox_v1_download_type(ngx_http_request_t *r, ngx_str_t *type)
+static int
+ngx_http_sandbox_v1_download_type(ngx_http_request_t *r, ngx_str_t *type,
+    sbx_error_t *e)
 {
-    switch (ngx_http_sandbox_arg(r, "content_type", type)) {
+    ngx_str_set(type, "application/octet-stream");
 
-    case NGX_DECLINED:
-        ngx_str_set(type, "application/octet-stream");
-        return NGX_OK;
-
-    case NGX_OK:
-        if (ngx_http_sandbox_v1_download_type_ok(type)) {
-            return NGX_OK;
-        }
-
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_REQUEST,
-                                        "content_type must be TYPE/SUBTYPE, "
-                                        "with a charset at most, and nothing "
-                                        "that a browser runs");
-
-    default:
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    if (ngx_http_sandbox_v1_string(r, "content_type", type, e) != 0) {
+        return -1;
     }
+
+    if (!ngx_http_sandbox_v1_download_type_ok(type)) {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "content_type must be TYPE/SUBTYPE, with a charset "
+                         "at most, and nothing that a browser runs");
+    }
+
+    return 0;
 }
 
 
@@ -357,6 +346,7 @@ ngx_http_sandbox_v1_download_headers(ngx_http_request_t *r,
     }
 
     r->allow_ranges = 1;
+    r->disable_not_modified = 0;
 
     return ngx_http_sandbox_v1_download_disposition(r, path);
 }

@@ -155,7 +155,6 @@ ngx_int_t
 ngx_http_sandbox_v1_exec(ngx_http_request_t *r)
 {
     u_char                         *strings;
-    ngx_int_t                       rc;
     ngx_str_t                       in;
     sbx_error_t                     e;
     sbx_f_exec_t                    exec;
@@ -164,12 +163,6 @@ ngx_http_sandbox_v1_exec(ngx_http_request_t *r)
 
     ngx_memzero(&body, sizeof(body));
     sbx_limits_clear(&body.limits);
-
-    rc = ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_exec_fields, &body);
-
-    if (rc != NGX_OK) {
-        return rc;
-    }
 
     command = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_v1_command_t));
 
@@ -182,7 +175,9 @@ ngx_http_sandbox_v1_exec(ngx_http_request_t *r)
     ngx_memzero(&exec, sizeof(exec));
     exec.flags = SBX_EXEC_CAP;
 
-    if (ngx_http_sandbox_v1_exec_check(r, &body, &e) != 0
+    if (ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_exec_fields, &body, &e)
+        != 0
+        || ngx_http_sandbox_v1_exec_check(r, &body, &e) != 0
         || ngx_http_sandbox_v1_exec_words(&body, &exec, command, &e) != 0
         || ngx_http_sandbox_v1_exec_strings(r, &body, &exec, &strings, &e)
            != 0
@@ -413,6 +408,7 @@ static int
 ngx_http_sandbox_v1_exec_stdin(ngx_http_request_t *r,
     const ngx_http_sandbox_v1_exec_t *body, ngx_str_t *in, sbx_error_t *e)
 {
+    size_t     text;
     ngx_str_t  encoded;
 
     in->data = (u_char *) body->in.data;
@@ -436,7 +432,19 @@ ngx_http_sandbox_v1_exec_stdin(ngx_http_request_t *r,
         return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
     }
 
-    if (ngx_decode_base64(in, &encoded) != NGX_OK) {
+    /* the decoder stops at the padding; what is after it must be padding */
+
+    for (text = 0; text < encoded.len; text++) {
+        if (encoded.data[text] == '=') {
+            break;
+        }
+    }
+
+    if (ngx_decode_base64(in, &encoded) != NGX_OK
+        || (text < encoded.len
+            && (encoded.len % 4 != 0 || encoded.len - text > 2
+                || encoded.data[encoded.len - 1] != '=')))
+    {
         return sbx_error(e, 0, SBX_E_INVALID,
                          "/stdin_base64: is not base64");
     }

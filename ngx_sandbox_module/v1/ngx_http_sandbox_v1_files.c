@@ -23,8 +23,8 @@ static ngx_int_t ngx_http_sandbox_v1_remove_frame(
     ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
     const u_char *payload, ngx_fd_t fd);
 static ngx_int_t ngx_http_sandbox_v1_glob(ngx_http_request_t *r);
-static ngx_int_t ngx_http_sandbox_v1_glob_query(ngx_http_request_t *r,
-    sbx_f_file_t *file, ngx_str_t *pattern);
+static int ngx_http_sandbox_v1_glob_query(ngx_http_request_t *r,
+    sbx_f_file_t *file, ngx_str_t *pattern, sbx_error_t *e);
 static ngx_int_t ngx_http_sandbox_v1_glob_frame(
     ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
     const u_char *payload, ngx_fd_t fd);
@@ -41,35 +41,35 @@ static const char *const  ngx_http_sandbox_v1_file_types[] = {
 };
 
 
-ngx_int_t
-ngx_http_sandbox_v1_file_path(ngx_http_request_t *r, sbx_f_file_t *file)
+int
+ngx_http_sandbox_v1_file_path(ngx_http_request_t *r, sbx_f_file_t *file,
+    sbx_error_t *e)
 {
     ngx_http_sandbox_ctx_t  *ctx;
 
     ctx = ngx_http_sandbox_ctx(r);
 
     if (!ctx->has_path) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_PATH,
-                                        "no path is given, neither in the "
-                                        "address nor by ?path=");
+        return sbx_error(e, 0, SBX_E_PATH,
+                         "no path is given, neither in the address nor by "
+                         "?path=");
     }
 
     if (ctx->path.len >= SBX_PATH_MAX) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_PATH,
-                                        "the path is longer than %d bytes",
-                                        SBX_PATH_MAX - 1);
+        return sbx_error(e, 0, SBX_E_PATH,
+                         "the path is longer than %d bytes",
+                         SBX_PATH_MAX - 1);
     }
 
     if (ctx->path.len != 0
         && memchr(ctx->path.data, '\0', ctx->path.len) != NULL)
     {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_PATH,
-                                        "the path has a NUL");
+        return sbx_error(e, 0, SBX_E_PATH, "the path has a NUL");
     }
 
     file->path_len = (uint32_t) ctx->path.len;
 
-    return NGX_OK;
+    return 0;
 }
 
 
@@ -193,8 +193,8 @@ ngx_http_sandbox_v1_file_json(ngx_http_sandbox_json_t *j, const void *path,
 ngx_int_t
 ngx_http_sandbox_v1_remove(ngx_http_request_t *r)
 {
-    ngx_int_t                 rc;
     ngx_uint_t                recursive;
+    sbx_error_t               e;
     sbx_f_file_t              file;
     ngx_http_sandbox_ctx_t   *ctx;
     ngx_http_sandbox_call_t  *call;
@@ -205,16 +205,10 @@ ngx_http_sandbox_v1_remove(ngx_http_request_t *r)
 
     recursive = 0;
 
-    rc = ngx_http_sandbox_v1_flag(r, "recursive", &recursive);
-
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    rc = ngx_http_sandbox_v1_file_path(r, &file);
-
-    if (rc != NGX_OK) {
-        return rc;
+    if (ngx_http_sandbox_v1_flag(r, "recursive", &recursive, &e) != 0
+        || ngx_http_sandbox_v1_file_path(r, &file, &e) != 0)
+    {
+        return ngx_http_sandbox_problem_core(r, &e);
     }
 
     if (recursive) {
@@ -270,8 +264,8 @@ ngx_http_sandbox_v1_files(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_sandbox_v1_glob(ngx_http_request_t *r)
 {
-    ngx_int_t                    rc;
     ngx_str_t                    pattern;
+    sbx_error_t                  e;
     ngx_http_sandbox_call_t     *call;
     ngx_http_sandbox_v1_glob_t  *glob;
 
@@ -284,10 +278,8 @@ ngx_http_sandbox_v1_glob(ngx_http_request_t *r)
     glob->file.verb = SBX_FILE_GLOB;
     glob->file.user = SBX_USER_USER;
 
-    rc = ngx_http_sandbox_v1_glob_query(r, &glob->file, &pattern);
-
-    if (rc != NGX_OK) {
-        return rc;
+    if (ngx_http_sandbox_v1_glob_query(r, &glob->file, &pattern, &e) != 0) {
+        return ngx_http_sandbox_problem_core(r, &e);
     }
 
     ngx_http_sandbox_json_init(&glob->json, r->pool);
@@ -304,70 +296,51 @@ ngx_http_sandbox_v1_glob(ngx_http_request_t *r)
 }
 
 
-static ngx_int_t
+static int
 ngx_http_sandbox_v1_glob_query(ngx_http_request_t *r, sbx_f_file_t *file,
-    ngx_str_t *pattern)
+    ngx_str_t *pattern, sbx_error_t *e)
 {
-    ngx_int_t  rc, skip;
+    ngx_int_t  skip;
     ngx_str_t  cursor;
 
-    rc = ngx_http_sandbox_arg(r, "glob", pattern);
+    ngx_str_set(pattern, "*");
+    ngx_str_null(&cursor);
+    file->limit = NGX_HTTP_SANDBOX_V1_ENTRIES;
 
-    if (rc == NGX_DECLINED) {
-        ngx_str_set(pattern, "*");
-
-    } else if (rc != NGX_OK) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    if (ngx_http_sandbox_v1_string(r, "glob", pattern, e) != 0
+        || ngx_http_sandbox_v1_string(r, "cursor", &cursor, e) != 0
+        || ngx_http_sandbox_v1_number(r, "limit", 1,
+                                      NGX_HTTP_SANDBOX_V1_ENTRIES_MAX,
+                                      &file->limit, e) != 0)
+    {
+        return -1;
     }
 
     if (pattern->len == 0 || pattern->len >= SBX_PATH_MAX
         || memchr(pattern->data, '\0', pattern->len) != NULL)
     {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_REQUEST,
-                                        "glob is empty, has a NUL or is "
-                                        "longer than %d bytes",
-                                        SBX_PATH_MAX - 1);
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "glob is empty, has a NUL or is longer than %d "
+                         "bytes", SBX_PATH_MAX - 1);
     }
 
     file->path2_len = (uint32_t) pattern->len;
-    file->limit = NGX_HTTP_SANDBOX_V1_ENTRIES;
 
-    rc = ngx_http_sandbox_arg_number(r, "limit", 1,
-                                     NGX_HTTP_SANDBOX_V1_ENTRIES_MAX,
-                                     &file->limit);
-
-    if (rc == NGX_ABORT) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_REQUEST,
-                                        "limit must be a number from 1 to %d",
-                                        NGX_HTTP_SANDBOX_V1_ENTRIES_MAX);
-    }
-
-    if (rc == NGX_ERROR) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
-    }
-
-    rc = ngx_http_sandbox_arg(r, "cursor", &cursor);
-
-    if (rc == NGX_DECLINED) {
-        return NGX_OK;
-    }
-
-    if (rc != NGX_OK) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    if (cursor.data == NULL) {
+        return 0;
     }
 
     skip = (cursor.len >= 2 && cursor.len <= 13 && cursor.data[0] == 'g')
            ? ngx_hextoi(cursor.data + 1, cursor.len - 1) : NGX_ERROR;
 
     if (skip <= 0) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_REQUEST,
-                                        "cursor is none that a list has "
-                                        "given");
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "cursor is none that a list has given");
     }
 
     file->skip = (uint64_t) skip;
 
-    return NGX_OK;
+    return 0;
 }
 
 

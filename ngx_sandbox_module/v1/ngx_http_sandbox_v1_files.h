@@ -13,12 +13,10 @@
 #define NGX_HTTP_SANDBOX_V1_ETAG_MAX      (3 * 16 + 2 + 2)
 
 
-/*
- * The request's path into file, checked: there (unless it may be empty), no
- * NUL, not too long.  NGX_OK, or what to finalize with after the answer.
- */
-ngx_int_t ngx_http_sandbox_v1_file_path(ngx_http_request_t *r,
-    sbx_f_file_t *file);
+/* The length of the request's path into file; 0, or -1 where there is none,
+ * or it has a NUL or is too long. */
+int ngx_http_sandbox_v1_file_path(ngx_http_request_t *r, sbx_f_file_t *file,
+    sbx_error_t *e);
 
 /*
  * A call with its FILE frame queued; path2 may be NULL, its length is in

@@ -105,7 +105,6 @@ static ngx_int_t
 ngx_http_sandbox_v1_install_answer(ngx_http_request_t *r,
     const sbx_f_session_t *session)
 {
-    ngx_int_t                      rc;
     sbx_error_t                    e;
     ngx_http_sandbox_v1_install_t  body;
 
@@ -116,14 +115,11 @@ ngx_http_sandbox_v1_install_answer(ngx_http_request_t *r,
 
     ngx_memzero(&body, sizeof(body));
 
-    rc = ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_install_fields,
-                                  &body);
-
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    if (ngx_http_sandbox_v1_install_check(&body, &e) != 0) {
+    if (ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_install_fields, &body,
+                                 &e)
+        != 0
+        || ngx_http_sandbox_v1_install_check(&body, &e) != 0)
+    {
         return ngx_http_sandbox_problem_core(r, &e);
     }
 

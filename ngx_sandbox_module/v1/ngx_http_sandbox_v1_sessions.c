@@ -114,19 +114,13 @@ ngx_int_t
 ngx_http_sandbox_v1_destroy(ngx_http_request_t *r)
 {
     uint64_t                  grace;
-    ngx_int_t                 rc;
+    sbx_error_t               e;
     ngx_http_sandbox_call_t  *call;
 
-    rc = ngx_http_sandbox_arg_number(r, "grace_s", 0, 0, &grace);
-
-    if (rc == NGX_ABORT) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_REQUEST,
-                                        "grace_s must be 0: this server "
-                                        "kills at once");
-    }
-
-    if (rc == NGX_ERROR) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    if (ngx_http_sandbox_v1_number(r, "grace_s", 0, 0, &grace, &e) != 0) {
+        (void) sbx_error(&e, 0, e.code, "grace_s must be 0 or left out: this "
+                         "server kills at once");
+        return ngx_http_sandbox_problem_core(r, &e);
     }
 
     call = ngx_http_sandbox_v1_call(r, SBX_OP_DESTROY, NULL, 0,
@@ -218,22 +212,17 @@ ngx_http_sandbox_v1_list_name(ngx_http_request_t *r, const char *name,
 {
     ngx_str_null(value);
 
-    switch (ngx_http_sandbox_arg(r, name, value)) {
-
-    case NGX_DECLINED:
-        ngx_str_null(value);
-        return 0;
-
-    case NGX_OK:
-        if (sbx_name_ok((char *) value->data, value->len)) {
-            return 0;
-        }
-
-        return sbx_error(e, 0, SBX_E_INVALID, "%s is no such name", name);
-
-    default:
-        return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
+    if (ngx_http_sandbox_v1_string(r, name, value, e) != 0) {
+        return -1;
     }
+
+    if (value->data != NULL
+        && !sbx_name_ok((char *) value->data, value->len))
+    {
+        return sbx_error(e, 0, SBX_E_INVALID, "%s is no such name", name);
+    }
+
+    return 0;
 }
 
 
@@ -275,20 +264,12 @@ ngx_http_sandbox_v1_list_query(ngx_http_request_t *r,
 
     list->limit = NGX_HTTP_SANDBOX_V1_PAGE;
 
-    switch (ngx_http_sandbox_arg_number(r, "limit", 1,
-                                        NGX_HTTP_SANDBOX_V1_PAGE_MAX,
-                                        &list->limit))
+    if (ngx_http_sandbox_v1_number(r, "limit", 1,
+                                   NGX_HTTP_SANDBOX_V1_PAGE_MAX, &list->limit,
+                                   e)
+        != 0)
     {
-    case NGX_ABORT:
-        return sbx_error(e, 0, SBX_E_INVALID,
-                         "limit must be a number from 1 to %d",
-                         NGX_HTTP_SANDBOX_V1_PAGE_MAX);
-
-    case NGX_ERROR:
-        return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
-
-    default:
-        break;
+        return -1;
     }
 
     /* metadata is filtered here, so that the broker reads no JSON: then it
@@ -309,16 +290,14 @@ ngx_http_sandbox_v1_list_cursor(ngx_http_request_t *r, sbx_list_t *ask,
     ngx_int_t  n;
     ngx_str_t  cursor;
 
-    switch (ngx_http_sandbox_arg(r, "cursor", &cursor)) {
+    ngx_str_null(&cursor);
 
-    case NGX_DECLINED:
+    if (ngx_http_sandbox_v1_string(r, "cursor", &cursor, e) != 0) {
+        return -1;
+    }
+
+    if (cursor.data == NULL) {
         return 0;
-
-    case NGX_OK:
-        break;
-
-    default:
-        return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
     }
 
     if (cursor.len >= 2 && cursor.len <= 16 && cursor.data[0] == 's') {

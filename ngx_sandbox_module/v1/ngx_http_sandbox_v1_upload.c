@@ -33,14 +33,15 @@ typedef struct {
 } ngx_http_sandbox_v1_upload_t;
 
 
-static ngx_int_t ngx_http_sandbox_v1_upload_query(ngx_http_request_t *r,
-    ngx_http_sandbox_v1_upload_t *upload);
-static ngx_int_t ngx_http_sandbox_v1_upload_mode(ngx_http_request_t *r,
-    sbx_f_file_t *file);
-static ngx_int_t ngx_http_sandbox_v1_upload_conditions(ngx_http_request_t *r,
-    ngx_http_sandbox_v1_upload_t *upload);
-static ngx_int_t ngx_http_sandbox_v1_upload_size(ngx_http_request_t *r,
-    ngx_http_sandbox_v1_upload_t *upload);
+static int ngx_http_sandbox_v1_upload_query(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_upload_t *upload, sbx_error_t *e);
+static int ngx_http_sandbox_v1_upload_mode(ngx_http_request_t *r,
+    sbx_f_file_t *file, sbx_error_t *e);
+static int ngx_http_sandbox_v1_upload_conditions(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_upload_t *upload, sbx_error_t *e);
+static int ngx_http_sandbox_v1_upload_size(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_upload_t *upload, sbx_error_t *e);
+static int ngx_http_sandbox_v1_upload_too_large(off_t max, sbx_error_t *e);
 static ngx_int_t ngx_http_sandbox_v1_upload_look(ngx_http_request_t *r,
     ngx_http_sandbox_v1_upload_t *upload);
 static ngx_int_t ngx_http_sandbox_v1_upload_look_frame(
@@ -59,8 +60,6 @@ static ngx_int_t ngx_http_sandbox_v1_upload_pump(
     ngx_http_sandbox_v1_upload_t *upload);
 static ngx_int_t ngx_http_sandbox_v1_upload_take(
     ngx_http_sandbox_v1_upload_t *upload);
-static ngx_int_t ngx_http_sandbox_v1_upload_too_large(ngx_http_request_t *r,
-    off_t max);
 static ngx_int_t ngx_http_sandbox_v1_upload_end(
     ngx_http_sandbox_v1_upload_t *upload, const sbx_f_end_t *end);
 static void ngx_http_sandbox_v1_upload_read(ngx_http_request_t *r);
@@ -74,7 +73,7 @@ static void ngx_http_sandbox_v1_upload_cleanup(void *data);
 ngx_int_t
 ngx_http_sandbox_v1_upload(ngx_http_request_t *r)
 {
-    ngx_int_t                      rc;
+    sbx_error_t                    e;
     ngx_pool_cleanup_t            *cln;
     ngx_http_sandbox_ctx_t        *ctx;
     ngx_http_sandbox_v1_upload_t  *upload;
@@ -105,10 +104,8 @@ ngx_http_sandbox_v1_upload(ngx_http_request_t *r)
     cln->handler = ngx_http_sandbox_v1_upload_cleanup;
     cln->data = upload;
 
-    rc = ngx_http_sandbox_v1_upload_query(r, upload);
-
-    if (rc != NGX_OK) {
-        return rc;
+    if (ngx_http_sandbox_v1_upload_query(r, upload, &e) != 0) {
+        return ngx_http_sandbox_problem_core(r, &e);
     }
 
     if (upload->if_match.data != NULL || upload->if_none_match.data != NULL) {
@@ -119,62 +116,45 @@ ngx_http_sandbox_v1_upload(ngx_http_request_t *r)
 }
 
 
-static ngx_int_t
+static int
 ngx_http_sandbox_v1_upload_query(ngx_http_request_t *r,
-    ngx_http_sandbox_v1_upload_t *upload)
+    ngx_http_sandbox_v1_upload_t *upload, sbx_error_t *e)
 {
-    ngx_int_t   rc;
     ngx_uint_t  overwrite;
 
     overwrite = 1;
 
-    rc = ngx_http_sandbox_v1_file_path(r, &upload->file);
-
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    rc = ngx_http_sandbox_v1_flag(r, "overwrite", &overwrite);
-
-    if (rc != NGX_OK) {
-        return rc;
+    if (ngx_http_sandbox_v1_file_path(r, &upload->file, e) != 0
+        || ngx_http_sandbox_v1_flag(r, "overwrite", &overwrite, e) != 0
+        || ngx_http_sandbox_v1_upload_mode(r, &upload->file, e) != 0
+        || ngx_http_sandbox_v1_upload_conditions(r, upload, e) != 0)
+    {
+        return -1;
     }
 
     if (!overwrite) {
         upload->file.flags |= SBX_FILE_F_NO_REPLACE;
     }
 
-    rc = ngx_http_sandbox_v1_upload_mode(r, &upload->file);
-
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    rc = ngx_http_sandbox_v1_upload_conditions(r, upload);
-
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    return ngx_http_sandbox_v1_upload_size(r, upload);
+    return ngx_http_sandbox_v1_upload_size(r, upload, e);
 }
 
 
-static ngx_int_t
-ngx_http_sandbox_v1_upload_mode(ngx_http_request_t *r, sbx_f_file_t *file)
+static int
+ngx_http_sandbox_v1_upload_mode(ngx_http_request_t *r, sbx_f_file_t *file,
+    sbx_error_t *e)
 {
-    size_t      i;
-    ngx_int_t   rc;
-    ngx_str_t   mode;
+    size_t     i;
+    ngx_str_t  mode;
 
-    rc = ngx_http_sandbox_arg(r, "mode", &mode);
+    ngx_str_null(&mode);
 
-    if (rc == NGX_DECLINED) {
-        return NGX_OK;
+    if (ngx_http_sandbox_v1_string(r, "mode", &mode, e) != 0) {
+        return -1;
     }
 
-    if (rc != NGX_OK) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    if (mode.data == NULL) {
+        return 0;
     }
 
     for (i = 0; i < mode.len && mode.len <= 4; i++) {
@@ -186,19 +166,19 @@ ngx_http_sandbox_v1_upload_mode(ngx_http_request_t *r, sbx_f_file_t *file)
     }
 
     if (mode.len == 0 || i < mode.len || file->mode > 0777) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_REQUEST,
-                                        "mode must be octal, from 0 to 0777");
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "mode must be octal, from 0 to 0777");
     }
 
     file->flags |= SBX_FILE_F_MODE;
 
-    return NGX_OK;
+    return 0;
 }
 
 
-static ngx_int_t
+static int
 ngx_http_sandbox_v1_upload_conditions(ngx_http_request_t *r,
-    ngx_http_sandbox_v1_upload_t *upload)
+    ngx_http_sandbox_v1_upload_t *upload, sbx_error_t *e)
 {
     ngx_int_t  match, none;
 
@@ -207,9 +187,8 @@ ngx_http_sandbox_v1_upload_conditions(ngx_http_request_t *r,
                                       &upload->if_none_match);
 
     if (match == NGX_ABORT || none == NGX_ABORT) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_REQUEST,
-                                        "If-Match and If-None-Match can each "
-                                        "be given once");
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "If-Match and If-None-Match can each be given once");
     }
 
     if (none == NGX_OK && ngx_http_sandbox_v1_is(&upload->if_none_match, "*"))
@@ -221,13 +200,13 @@ ngx_http_sandbox_v1_upload_conditions(ngx_http_request_t *r,
         ngx_str_null(&upload->if_none_match);
     }
 
-    return NGX_OK;
+    return 0;
 }
 
 
-static ngx_int_t
+static int
 ngx_http_sandbox_v1_upload_size(ngx_http_request_t *r,
-    ngx_http_sandbox_v1_upload_t *upload)
+    ngx_http_sandbox_v1_upload_t *upload, sbx_error_t *e)
 {
     off_t                          length;
     ngx_http_sandbox_loc_conf_t   *slcf;
@@ -238,7 +217,7 @@ ngx_http_sandbox_v1_upload_size(ngx_http_request_t *r,
     upload->max = slcf->max_upload;
 
     if (upload->max > 0 && length > upload->max) {
-        return ngx_http_sandbox_v1_upload_too_large(r, upload->max);
+        return ngx_http_sandbox_v1_upload_too_large(upload->max, e);
     }
 
     if (length >= 0) {
@@ -250,20 +229,15 @@ ngx_http_sandbox_v1_upload_size(ngx_http_request_t *r,
 
     upload->file.max = (upload->max > 0) ? (uint64_t) upload->max : SBX_UNSET;
 
-    return NGX_OK;
+    return 0;
 }
 
 
-static ngx_int_t
-ngx_http_sandbox_v1_upload_too_large(ngx_http_request_t *r, off_t max)
+static int
+ngx_http_sandbox_v1_upload_too_large(off_t max, sbx_error_t *e)
 {
-    u_char  text[NGX_OFF_T_LEN + 1];
-
-    *ngx_sprintf(text, "%O", max) = '\0';
-
-    return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_PAYLOAD_TOO_LARGE,
-                                    "an upload is limited to %s bytes",
-                                    (char *) text);
+    return sbx_error(e, 0, SBX_E_TOO_LARGE,
+                     "an upload is limited to %lld bytes", (long long) max);
 }
 
 
@@ -602,6 +576,7 @@ ngx_http_sandbox_v1_upload_take(ngx_http_sandbox_v1_upload_t *upload)
     size_t                    size;
     ngx_int_t                 rc;
     ngx_buf_t                *b;
+    sbx_error_t               e;
     ngx_chain_t              *cl;
     ngx_http_request_t       *r;
     ngx_http_sandbox_call_t  *call;
@@ -624,8 +599,9 @@ ngx_http_sandbox_v1_upload_take(ngx_http_sandbox_v1_upload_t *upload)
         upload->received += size;
 
         if (upload->max > 0 && upload->received > upload->max) {
+            (void) ngx_http_sandbox_v1_upload_too_large(upload->max, &e);
             return ngx_http_sandbox_v1_finish(call,
-                      ngx_http_sandbox_v1_upload_too_large(r, upload->max));
+                                        ngx_http_sandbox_problem_core(r, &e));
         }
 
         rc = (size == 0) ? NGX_OK

@@ -33,6 +33,8 @@ static int sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg,
     sbx_error_t *e);
 static void sbx_adopt_found(const char *id, void *data);
 static void sbx_adopt_groups(sbx_broker_t *b);
+static void sbx_adopt_stuck(sbx_broker_t *b, const char *id,
+    const sbx_error_t *e);
 static void sbx_adopt_grave(sbx_broker_t *b, const char *id);
 static void sbx_adopt_mounts(sbx_broker_t *b);
 static char *sbx_adopt_mount_point(char *line);
@@ -42,14 +44,17 @@ static int sbx_adopt_remove_tree(int parent, const char *name, int depth);
 void
 sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds)
 {
+    unsigned        i;
     sbx_error_t     e;
     sbx_session_t  *s;
 
     s = sbx_session_make(b);
 
     if (s == NULL) {
-        (void) close(fds[0]);
-        (void) close(fds[1]);
+        for (i = 0; i < SBX_LINK_FDS; i++) {
+            (void) close(fds[i]);
+        }
+
         return;
     }
 
@@ -57,6 +62,7 @@ sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds)
     s->pid = msg->pid;
     s->control = fds[0];
     s->pidfd = fds[1];
+    s->disk = fds[2];
     s->stored = 1;
     s->ready = 1;
     s->recorded = 1;
@@ -256,10 +262,7 @@ sbx_adopt_groups(sbx_broker_t *b)
         } while (rc == 1 && sbx_now_us() < until);
 
         if (rc != 0) {
-            sbx_log(SBX_LOG_ERROR,
-                    &(sbx_log_about_t) { NULL, list.ids[i] },
-                    rc == -1 ? e.err : 0, "groups cannot be swept%s%s",
-                    rc == -1 ? ": " : "", rc == -1 ? e.text : "");
+            sbx_adopt_stuck(b, list.ids[i], rc == -1 ? &e : NULL);
         }
     }
 
@@ -267,7 +270,32 @@ sbx_adopt_groups(sbx_broker_t *b)
 }
 
 
-/* The ids of one whose processes will not die must not be another's. */
+/* What will not die keeps its ids: they must not become another's. */
+
+static void
+sbx_adopt_stuck(sbx_broker_t *b, const char *id, const sbx_error_t *e)
+{
+    char               *meta;
+    sbx_error_t         ignored;
+    sbx_session_t       s;
+    sbx_record_head_t   head;
+    sbx_auto_fd         dir = -1;
+
+    sbx_log(SBX_LOG_ERROR, &(sbx_log_about_t) { NULL, id },
+            e != NULL ? e->err : 0, "the session's groups stay%s%s",
+            e != NULL ? ": " : "", e != NULL ? e->text : "");
+
+    dir = openat(b->sessions_dir, id,
+                 O_RDONLY|O_DIRECTORY|O_CLOEXEC|O_NOFOLLOW);
+
+    if (dir != -1 && sbx_record_read(dir, &head, &meta, &ignored) == 0) {
+        free(meta);
+        memset(&s, 0, sizeof(sbx_session_t));
+        s.uid_first = head.uid_first;
+        (void) sbx_ids_retake(b, &s);
+    }
+}
+
 
 static void
 sbx_adopt_grave(sbx_broker_t *b, const char *id)

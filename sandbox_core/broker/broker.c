@@ -27,6 +27,8 @@
 
 
 #define SBX_BROKER_STORE_WAIT   10000     /* ms, for the keeper's store */
+#define SBX_BROKER_STEADY       5000000   /* us that a keeper should live */
+#define SBX_BROKER_TURNS        5         /* that do not, in a row */
 
 
 struct sbx_letter_s {
@@ -83,6 +85,7 @@ sbx_broker_main(sbx_options_t *options)
     }
 
     b->options = options;
+    b->started = sbx_now_us();
     b->state = -1;
     b->sessions_dir = -1;
     b->init_exe = -1;
@@ -589,6 +592,16 @@ sbx_broker_take_over(sbx_broker_t *b)
     sbx_options_t   options;
     sbx_session_t  *s;
 
+    options = *b->options;
+    options.turn = sbx_now_us() - b->started < SBX_BROKER_STEADY
+                   ? options.turn + 1 : 0;
+
+    if (options.turn > SBX_BROKER_TURNS) {
+        sbx_log(SBX_LOG_ERROR, NULL, 0,
+                "keepers die as soon as they start: the broker gives up");
+        exit(1);
+    }
+
     sbx_log(SBX_LOG_ERROR, NULL, 0, "the keeper has died and is replaced");
 
     out = memfd_create("store", MFD_CLOEXEC);
@@ -625,13 +638,13 @@ sbx_broker_take_over(sbx_broker_t *b)
         if (s->stored && s->pidfd != -1 && s->control != -1) {
             fds[0] = s->control;
             fds[1] = s->pidfd;
+            fds[2] = s->disk;
             sbx_broker_bequeath(out, SBX_KEEP_SESSION, 0, s, fds);
         }
     }
 
     (void) lseek(out, 0, SEEK_SET);
 
-    options = *b->options;
     options.keeper = 1;
     options.broker = 0;
     options.link = -1;

@@ -109,6 +109,7 @@ struct sbx_session_s {
     pid_t                    pid;
     int                      pidfd;
     int                      control;
+    int                      disk;      /* of its tmpfs */
     sbx_launched_t           launched;
     sbx_event_t              status_event;
     sbx_event_t              control_event;
@@ -218,6 +219,7 @@ struct sbx_broker_s {
     sbx_loop_t       loop;
     int              state;           /* directories */
     int              sessions_dir;
+    uint64_t         started;         /* us */
     uint64_t         open_files;      /* the hard limit */
     char             tag[8];          /* of this node and state directory */
 

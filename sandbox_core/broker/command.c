@@ -18,7 +18,7 @@
 #define SBX_COMMAND_TICK_GROUPS   16        /* removed in one round */
 #define SBX_COMMAND_BACKOFF_MIN   20        /* ms */
 #define SBX_COMMAND_BACKOFF_MAX   2000
-#define SBX_COMMAND_RETRY         20        /* where writability says nothing */
+#define SBX_COMMAND_RETRY         20        /* where no event tells */
 #define SBX_COMMAND_NUMBERS       "numbers"
 
 
@@ -575,6 +575,12 @@ sbx_command_tick(sbx_timer_t *timer)
 
         s->ncommands--;
         free(command);
+    }
+
+    if (s->state == SBX_S_TERMINATING && s->ncommands == 0) {
+        /* all have obeyed */
+        sbx_session_end(s, s->ended, 1);
+        return;
     }
 
     while (!sbx_list_empty(&busy)) {

@@ -314,6 +314,12 @@ sbx_control_hello(sbx_control_t *control, const sbx_datagram_t *datagram,
     b = control->broker;
     head = &datagram->head;
 
+    if (b->ending) {
+        /* without an answer: it tries again, and finds a successor */
+        sbx_control_close(control);
+        return;
+    }
+
     if (n >= sizeof(sbx_call_t) && head->magic == SBX_WIRE_MAGIC
         && head->version != SBX_WIRE_VERSION)
     {
@@ -364,11 +370,6 @@ sbx_control_config(sbx_control_t *control, const sbx_config_t *config)
         (void) sbx_error(&e, 0, SBX_E_UNAVAILABLE,
                          "the broker waits for root's configuration");
         sbx_control_answer(control, b->configured ? NULL : &e);
-        return;
-    }
-
-    if (b->ending) {
-        sbx_control_answer(control, &b->problem);
         return;
     }
 

@@ -27,7 +27,7 @@
 
 
 #define SBX_IDS_CELL_SIZE   ((uint64_t) SBX_IDS_CELL * SBX_IDS_SLOT)
-#define SBX_IDS_END         ((uint64_t) 0xffffffff)   /* -1 is no id */
+#define SBX_IDS_END         ((uint64_t) 1 << 31)  /* mount options are int */
 #define SBX_IDS_TAG         4       /* characters of the tag in a name */
 #define SBX_IDS_RANDOM      22      /* 36^22: 113 bits */
 
@@ -60,7 +60,7 @@ sbx_ids_open(sbx_broker_t *b, sbx_error_t *e)
     {
         return sbx_error(e, 0, SBX_E_UNAVAILABLE,
                          "sandbox_uid_range must lie within 65536 and "
-                         "4294967294 and hold at least 65536 ids");
+                         "2147483647 and hold at least 65536 ids");
     }
 
     /* those of the store were added before the range was known */

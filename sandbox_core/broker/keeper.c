@@ -28,6 +28,7 @@
 #include "sandbox_util.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -68,6 +69,7 @@ static void sbx_keeper_finish(sbx_keeper_t *k);
 int
 sbx_keeper_main(sbx_options_t *options)
 {
+    int           ended;
     sbx_error_t   e;
     sbx_keeper_t  k;
 
@@ -79,6 +81,14 @@ sbx_keeper_main(sbx_options_t *options)
     k.signals = -1;
     k.link = -1;
 
+    ended = options->inherit != -1 && options->listen == -1;
+
+    /* a person or an init system that starts it waits on standard error */
+
+    if (options->report == -1 && options->inherit == -1) {
+        options->report = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+    }
+
     if (sbx_keeper_start(&k, &e) != 0) {
         sbx_log_error(SBX_LOG_ERROR, NULL, &e, "the keeper cannot start");
         sbx_keeper_report(&k, &e);
@@ -87,6 +97,10 @@ sbx_keeper_main(sbx_options_t *options)
 
     sbx_log(SBX_LOG_NOTICE, NULL, 0, "keeper of \"%s\" started",
             options->state_dir);
+
+    if (ended) {
+        sbx_keeper_end(&k, "the keeper before was ending it");
+    }
 
     sbx_keeper_run(&k);
     sbx_keeper_finish(&k);
@@ -433,7 +447,9 @@ sbx_keeper_message(sbx_keeper_t *k, sbx_link_t *msg, int *fds)
     case SBX_LINK_STORE:
         sbx_keeper_store(k, msg, fds, 1);
 
-        if (msg->kind == SBX_KEEP_CONTROL) {
+        /* one that came too late gets no answer, and tries again */
+
+        if (msg->kind == SBX_KEEP_CONTROL && !k->ending) {
             k->had_control = 1;
             msg->type = SBX_LINK_STORED;
             sbx_keeper_tell(k, msg);
@@ -633,8 +649,11 @@ sbx_keeper_pump(sbx_keeper_t *k)
         }
     }
 
-    memmove(k->queue, k->queue + i, (k->nqueue - i) * sizeof(sbx_link_t));
-    k->nqueue -= i;
+    if (i != 0) {
+        memmove(k->queue, k->queue + i,
+                (k->nqueue - i) * sizeof(sbx_link_t));
+        k->nqueue -= i;
+    }
 
     if (k->nqueue != 0) {
         return;

@@ -159,7 +159,7 @@ sbx_keeper_lock(sbx_keeper_t *k, sbx_error_t *e)
 
         /* who started us may have found another keeper meanwhile */
 
-        pfd.fd = k->options->report;
+        pfd.fd = k->options->standalone ? -1 : k->options->report;
         pfd.events = 0;
         pfd.revents = 0;
 
@@ -255,17 +255,19 @@ sbx_keeper_signals(sbx_keeper_t *k, sbx_error_t *e)
 int
 sbx_process_hide(sbx_error_t *e)
 {
-    struct rlimit  none;
+    struct rlimit  core;
 
-    none.rlim_cur = 0;
-    none.rlim_max = 0;
+    /* 1 and not 0: nor does the kernel then start a crash handler */
+
+    core.rlim_cur = 1;
+    core.rlim_max = 1;
 
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == -1) {
         return sbx_error(e, errno, SBX_E_INTERNAL,
                          "prctl(PR_SET_DUMPABLE) failed");
     }
 
-    (void) setrlimit(RLIMIT_CORE, &none);
+    (void) setrlimit(RLIMIT_CORE, &core);
 
     return 0;
 }

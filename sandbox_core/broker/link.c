@@ -18,7 +18,7 @@ sbx_link_fds(sbx_keep_t kind)
         return 1;
 
     case SBX_KEEP_SESSION:
-        return 2;
+        return 3;
 
     case SBX_KEEP_NONE:
         break;

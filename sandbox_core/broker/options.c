@@ -13,9 +13,9 @@
 
 
 typedef enum {
-    SBX_OPTION_FLAG,
     SBX_OPTION_PATH,      /* absolute */
     SBX_OPTION_STRING,
+    SBX_OPTION_NUMBER,
     SBX_OPTION_FD
 } sbx_option_type_t;
 
@@ -28,7 +28,8 @@ typedef struct {
 
 static int sbx_options_value(const sbx_option_t *option, char *value,
     sbx_options_t *options, sbx_error_t *e);
-static int sbx_options_fd(const char *s, int *fd, sbx_error_t *e);
+static int sbx_options_number(const sbx_option_t *option, const char *s,
+    int *number, sbx_error_t *e);
 static int sbx_options_check(sbx_options_t *options, sbx_error_t *e);
 static int sbx_options_pass(int fd);
 
@@ -44,6 +45,7 @@ static const sbx_option_t  sbx_option_table[] = {
     { "--link", SBX_OPTION_FD, OPTION(link) },
     { "--listen", SBX_OPTION_FD, OPTION(listen) },
     { "--inherit", SBX_OPTION_FD, OPTION(inherit) },
+    { "--turn", SBX_OPTION_NUMBER, OPTION(turn) },
     { NULL, 0, 0 }
 };
 
@@ -123,20 +125,18 @@ sbx_options_value(const sbx_option_t *option, char *value,
         *(const char **) (void *) field = value;
         return 0;
 
+    case SBX_OPTION_NUMBER:
     case SBX_OPTION_FD:
-        return sbx_options_fd(value, (int *) (void *) field, e);
-
-    case SBX_OPTION_FLAG:
         break;
     }
 
-    return sbx_error(e, 0, SBX_E_INTERNAL, "%s takes no value",
-                     option->name);
+    return sbx_options_number(option, value, (int *) (void *) field, e);
 }
 
 
 static int
-sbx_options_fd(const char *s, int *fd, sbx_error_t *e)
+sbx_options_number(const sbx_option_t *option, const char *s, int *number,
+    sbx_error_t *e)
 {
     long   n;
     char  *end;
@@ -144,14 +144,19 @@ sbx_options_fd(const char *s, int *fd, sbx_error_t *e)
     errno = 0;
     n = strtol(s, &end, 10);
 
-    if (errno != 0 || end == s || *end != '\0' || n < 3 || n > 1 << 20
-        || fcntl((int) n, F_SETFD, FD_CLOEXEC) == -1)
-    {
+    if (errno != 0 || end == s || *end != '\0' || n < 0 || n > 1 << 30) {
         return sbx_error(e, 0, SBX_E_INVALID,
-                         "\"%.20s\" is no open descriptor", s);
+                         "%s needs a number, not \"%.20s\"", option->name, s);
     }
 
-    *fd = (int) n;
+    if (option->type == SBX_OPTION_FD
+        && (n <= STDERR_FILENO || fcntl((int) n, F_SETFD, FD_CLOEXEC) == -1))
+    {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "%s: %ld is no open descriptor", option->name, n);
+    }
+
+    *number = (int) n;
 
     return 0;
 }
@@ -210,7 +215,7 @@ sbx_options_pass(int fd)
 int
 sbx_options_exec(const sbx_options_t *options, sbx_error_t *e)
 {
-    int                  argc, fd;
+    int                  argc, number;
     char                *argv[SBX_ARGS_MAX], numbers[SBX_ARGS_MAX][12];
     char                 path[4096];
     const char          *field;
@@ -228,15 +233,20 @@ sbx_options_exec(const sbx_options_t *options, sbx_error_t *e)
     for (option = sbx_option_table; option->name != NULL; option++) {
         field = (const char *) options + option->offset;
 
-        if (option->type == SBX_OPTION_FD) {
-            fd = *(const int *) (const void *) field;
+        if (option->type == SBX_OPTION_FD
+            || option->type == SBX_OPTION_NUMBER)
+        {
+            number = *(const int *) (const void *) field;
 
-            if (fd == -1 || sbx_options_pass(fd) == -1) {
+            if (option->type == SBX_OPTION_FD
+                && (number == -1 || sbx_options_pass(number) == -1))
+            {
                 continue;
             }
 
             argv[argc++] = (char *) (uintptr_t) option->name;
-            (void) snprintf(numbers[argc], sizeof(numbers[argc]), "%d", fd);
+            (void) snprintf(numbers[argc], sizeof(numbers[argc]), "%d",
+                            number);
             argv[argc] = numbers[argc];
             argc++;
             continue;

@@ -20,6 +20,7 @@ typedef struct {
     int           link;           /* broker: to the keeper */
     int           listen;         /* the listening socket; -1 */
     int           inherit;        /* keeper: the store of a dead one; -1 */
+    int           turn;           /* how many have died in a row */
     unsigned      keeper:1;
     unsigned      broker:1;
     unsigned      standalone:1;

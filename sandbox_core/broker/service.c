@@ -208,7 +208,9 @@ sbx_service_get(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 
     memset(&usage, 0, sizeof(sbx_usage_t));
 
-    if (sbx_cgroup_session_usage(s->cgroup, &usage, &e) != 0) {
+    if (sbx_cgroup_session_usage(s->cgroup, &usage, &e) != 0
+        || sbx_disk_usage(s->disk, &usage, &e) != 0)
+    {
         sbx_call_error(call, &e);
         return;
     }

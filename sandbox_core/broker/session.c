@@ -17,11 +17,9 @@
 #include "broker.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 
 
 #define SBX_SESSION_LAUNCH_WAIT   30000     /* ms, each */
@@ -49,6 +47,7 @@ static void sbx_session_dying(sbx_session_t *s);
 static void sbx_session_remove(sbx_session_t *s);
 static int sbx_session_remove_groups(sbx_session_t *s);
 static void sbx_session_gone(sbx_session_t *s);
+static void sbx_session_hang_up(sbx_session_t *s);
 static void sbx_session_unwatch(sbx_session_t *s);
 static void sbx_session_log(sbx_session_t *s, sbx_log_level_t level, int err,
     const char *text);
@@ -75,6 +74,7 @@ sbx_session_make(sbx_broker_t *b)
     s->dir = -1;
     s->pidfd = -1;
     s->control = -1;
+    s->disk = -1;
     s->launched.status = -1;
     s->number = 1;
     s->reserved = SBX_NUMBERS_STEP;
@@ -197,6 +197,8 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     launch.filter_size = b->filter_size;
     launch.init_filter = b->init_filter;
     launch.init_filter_size = b->init_filter_size;
+    launch.flags = SBX_LAUNCH_OWN_ACCOUNT;
+    launch.disk = &s->disk;
 
     if (sbx_launch_start(&launch, &s->launched, e) != 0) {
         s->launched.status = -1;
@@ -357,6 +359,12 @@ sbx_session_lost(sbx_session_t *s, const char *why)
 {
     sbx_event_del(&s->broker->loop, &s->control_event);
 
+    /* its last words may still lie in the status socket */
+
+    if (s->state == SBX_S_CREATING && s->launched.status != -1) {
+        sbx_session_status(&s->status_event, EPOLLIN);
+    }
+
     if (s->state == SBX_S_CREATING || s->state == SBX_S_RUNNING) {
         sbx_session_log(s, SBX_LOG_WARN, 0, why);
 
@@ -488,6 +496,7 @@ sbx_session_run(sbx_session_t *s)
     if (!s->stored) {
         fds[0] = s->control;
         fds[1] = s->pidfd;
+        fds[2] = s->disk;
         sbx_broker_tell(b, SBX_LINK_STORE, SBX_KEEP_SESSION, 0, s, fds);
         s->stored = 1;
     }
@@ -638,19 +647,40 @@ sbx_session_cut(sbx_session_t *s)
 }
 
 
+/*
+ * Init belongs to a user namespace that is not ours, so no signal reaches it
+ * from here: its group is killed, and the last copies of its control socket
+ * are closed, which it takes for the end as well.
+ */
+
 static void
 sbx_session_kill(sbx_session_t *s)
 {
+    int            rc;
+    sbx_error_t    e;
+    sbx_broker_t  *b;
+
+    b = s->broker;
     s->state = SBX_S_DYING;
+    rc = 0;
+
+    sbx_session_hang_up(s);
 
     if (s->pidfd == -1) {
         s->exited = 1;
 
-    } else {
-        (void) syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL, 0);
+    } else if (s->cgroup != NULL) {
+        rc = sbx_cgroup_session_end(s->cgroup, &e);
+
+    } else if (b->cgroup != NULL) {
+        rc = sbx_cgroup_sweep(b->cgroup, s->info.id, &e);
     }
 
-    (void) sbx_timer_set(&s->broker->loop, &s->timer, SBX_SESSION_KILL_WAIT);
+    if (rc == -1) {
+        sbx_session_log(s, SBX_LOG_WARN, e.err, e.text);
+    }
+
+    (void) sbx_timer_set(&b->loop, &s->timer, SBX_SESSION_KILL_WAIT);
     sbx_session_dying(s);
 }
 
@@ -764,10 +794,6 @@ sbx_session_gone(sbx_session_t *s)
 
     b = s->broker;
 
-    if (s->stored) {
-        sbx_broker_tell(b, SBX_LINK_DROP, SBX_KEEP_SESSION, 0, s, NULL);
-    }
-
     sbx_adopt_remove_dir(b, s->info.id);
 
     for (at = sbx_session_bucket(b, s->info.id); *at != NULL;
@@ -795,6 +821,33 @@ sbx_session_gone(sbx_session_t *s)
 }
 
 
+/* Our copies and the keeper's, of what init holds the other end of. */
+
+static void
+sbx_session_hang_up(sbx_session_t *s)
+{
+    if (s->stored) {
+        sbx_broker_tell(s->broker, SBX_LINK_DROP, SBX_KEEP_SESSION, 0, s,
+                        NULL);
+        s->stored = 0;
+    }
+
+    sbx_event_del(&s->broker->loop, &s->control_event);
+
+    if (s->control != -1) {
+        (void) close(s->control);
+        s->control = -1;
+    }
+
+    /* an open file keeps the whole tmpfs */
+
+    if (s->disk != -1) {
+        (void) close(s->disk);
+        s->disk = -1;
+    }
+}
+
+
 static void
 sbx_session_unwatch(sbx_session_t *s)
 {
@@ -802,18 +855,13 @@ sbx_session_unwatch(sbx_session_t *s)
 
     loop = &s->broker->loop;
 
+    sbx_session_hang_up(s);
     sbx_event_del(loop, &s->status_event);
-    sbx_event_del(loop, &s->control_event);
     sbx_event_del(loop, &s->pidfd_event);
 
     if (s->launched.status != -1) {
         (void) close(s->launched.status);
         s->launched.status = -1;
-    }
-
-    if (s->control != -1) {
-        (void) close(s->control);
-        s->control = -1;
     }
 
     if (s->pidfd != -1) {

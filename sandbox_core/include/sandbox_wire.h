@@ -75,6 +75,8 @@ typedef enum {
 /*
  * HELLO: this header alone.  HELLO_CONFIG: sbx_config_t after it in the same
  * datagram, answered on the connection itself by an sbx_hello_t.
+ * HELLO_CONTROL is answered so too, once the connection would outlive the
+ * broker; nothing else is ever written to it.  Calls need not wait for that.
  */
 typedef struct {
     uint32_t      magic;

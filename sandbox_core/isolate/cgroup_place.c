@@ -453,11 +453,11 @@ static int
 sbx_v2_enter_leaf(sbx_cgroup_t *cg, int own)
 {
     int          rc, err;
-    char         mine[1024], theirs[1024], name[64];
+    char         mine[1024], theirs[1024], name[SBX_CGROUP_NAME_MAX + 32];
     pid_t        parent;
     sbx_auto_fd  leaf = -1;
 
-    (void) snprintf(name, sizeof(name), "%.40s/%s", cg->name,
+    (void) snprintf(name, sizeof(name), "%s/%s", cg->name,
                     SBX_CGROUP_LEAF);
 
     if ((mkdirat(own, cg->name, 0755) == -1 && errno != EEXIST)
@@ -508,10 +508,10 @@ sbx_v2_enter_leaf(sbx_cgroup_t *cg, int own)
 static void
 sbx_v2_leave_leaf(sbx_cgroup_t *cg, int own)
 {
-    char         name[64], text[4096], *pid, *save;
+    char         name[SBX_CGROUP_NAME_MAX + 32], text[4096], *pid, *save;
     sbx_auto_fd  leaf = -1;
 
-    (void) snprintf(name, sizeof(name), "%.40s/%s", cg->name,
+    (void) snprintf(name, sizeof(name), "%s/%s", cg->name,
                     SBX_CGROUP_LEAF);
 
     leaf = openat(own, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

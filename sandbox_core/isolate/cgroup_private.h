@@ -52,7 +52,6 @@ typedef struct {
     unsigned   v2:1;
     unsigned   leaf:1;            /* v2: the broker lives in branch/broker
                                      because parent was its own group */
-    unsigned   made_base:1;
     char       controllers[64];   /* v1: as the kernel lists them;
                                      v2: "+memory +pids", may be "" */
 } sbx_tree_t;

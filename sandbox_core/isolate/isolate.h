@@ -53,6 +53,8 @@ void sbx_cgroup_session_free(sbx_cgroup_session_t *cs);  /* keeps groups */
 int sbx_cgroup_session_remove(sbx_cgroup_session_t *cs, sbx_error_t *e);
 /* SIGKILL to every process of work and files (not init), at once. */
 int sbx_cgroup_session_kill(sbx_cgroup_session_t *cs, sbx_error_t *e);
+/* The same, init included. */
+int sbx_cgroup_session_end(sbx_cgroup_session_t *cs, sbx_error_t *e);
 int sbx_cgroup_session_freeze(sbx_cgroup_session_t *cs, int frozen,
     sbx_error_t *e);
 int sbx_cgroup_session_usage(sbx_cgroup_session_t *cs, sbx_usage_t *usage,
@@ -135,7 +137,20 @@ typedef struct {
     size_t                   filter_size;
     const void              *init_filter;
     size_t                   init_filter_size;
+    uint32_t                 flags;        /* SBX_LAUNCH_* */
+    int                     *disk;         /* may be NULL; else receives a
+                                              descriptor of the session's
+                                              tmpfs for sbx_disk_usage().  It
+                                              keeps the tmpfs alive */
 } sbx_launch_t;
+
+/*
+ * The user namespace belongs to the session's own first id rather than to
+ * host root, so that inotify instances, queued signals and message queues of
+ * all sessions are not counted against host root.  The caller then may not
+ * signal init without CAP_KILL: end it with sbx_cgroup_session_end().
+ */
+#define SBX_LAUNCH_OWN_ACCOUNT   0x01
 
 typedef struct {
     pid_t   pid;          /* in the caller's namespace */
@@ -148,6 +163,9 @@ typedef struct {
 int sbx_launch_start(const sbx_launch_t *launch, sbx_launched_t *out,
     sbx_error_t *e);
 int sbx_launch_event(sbx_launched_t *launched, sbx_error_t *e);
+
+/* Fills disk and inodes of usage. */
+int sbx_disk_usage(int disk, sbx_usage_t *usage, sbx_error_t *e);
 
 /* Copies the init program at path into a sealed memfd, 0111, close-on-exec.
  * Refuses a file that is not root's or that others may write. */

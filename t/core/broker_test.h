@@ -23,6 +23,9 @@
 #include <sys/wait.h>
 
 
+/* No test uses all of it. */
+#pragma GCC diagnostic ignored "-Wunused-function"
+
 #define TEST_WAIT   20000     /* ms, for anything */
 
 

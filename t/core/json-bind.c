@@ -152,8 +152,8 @@ test_values(void)
 
     ok(bind("{}", &t) && t.flag_seen == 0, "an empty object sets nothing");
 
-    ok(bind(" { \"name\" : \"a\\u00e9\\n\" , \"flag\":true, \"count\":1000 }\n",
-            &t)
+    ok(bind(" { \"name\" : \"a\\u00e9\\n\" , \"flag\":true,"
+            " \"count\":1000 }\n", &t)
        && t.name.len == 4 && memcmp(t.name.data, "a\xc3\xa9\n", 5) == 0
        && t.flag == 1 && t.flag_seen == 1 && t.count == 1000,
        "string, bool and count");

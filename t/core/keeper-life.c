@@ -1,7 +1,5 @@
 /* Who starts, replaces and ends whom. */
 
-#pragma GCC diagnostic ignored "-Wunused-function"
-
 #include "broker_test.h"
 
 
@@ -52,6 +50,310 @@ test_life(void)
 }
 
 
+/* The value of a line of /proc/<pid>/status, as a number of base. */
+
+static unsigned long long
+status_of(pid_t pid, const char *name, int base)
+{
+    char                path[64], line[256];
+    FILE               *status;
+    unsigned long long  value;
+
+    (void) snprintf(path, sizeof(path), "/proc/%d/status", (int) pid);
+    status = fopen(path, "re");
+    value = ~0ULL;
+
+    while (status != NULL && fgets(line, sizeof(line), status) != NULL) {
+        if (strncmp(line, name, strlen(name)) == 0) {
+            value = strtoull(line + strlen(name), NULL, base);
+        }
+    }
+
+    if (status != NULL) {
+        (void) fclose(status);
+    }
+
+    return value;
+}
+
+
+#define CAP(n)  (1ULL << (n))
+
+/* What the broker may at most: CHOWN, DAC_OVERRIDE, FOWNER, SETGID, SETUID,
+ * NET_ADMIN, SYS_CHROOT, SYS_ADMIN, MKNOD. */
+
+#define BROKER_CAPS                                                          \
+    (CAP(0)|CAP(1)|CAP(3)|CAP(6)|CAP(7)|CAP(12)|CAP(18)|CAP(21)|CAP(27))
+
+static void
+rights(test_broker_t *t, const char *when)
+{
+    pid_t  broker, keeper;
+
+    broker = test_pid(t, "broker.pid");
+    keeper = test_pid(t, "keeper.pid");
+
+    is_int((int64_t) (status_of(broker, "CapPrm:", 16) & ~BROKER_CAPS), 0,
+           "the broker holds no capability but its own");
+    is_int((int64_t) (status_of(broker, "CapBnd:", 16) & ~BROKER_CAPS), 0,
+           "nor could it");
+    is_int((int64_t) status_of(broker, "NoNewPrivs:", 10), 1,
+           "nor get more by exec");
+    is_int((int64_t) status_of(keeper, "CapEff:", 16), CAP(1), when);
+    is_int((int64_t) (status_of(keeper, "CapBnd:", 16) & ~BROKER_CAPS), 0,
+           "whose bounding set is the broker's");
+}
+
+
+static int
+descriptors(pid_t pid)
+{
+    int    n;
+    char   path[64];
+    FILE  *list;
+
+    (void) snprintf(path, sizeof(path), "ls /proc/%d/fd | wc -l", (int) pid);
+    list = popen(path, "re");
+    n = -1;
+
+    if (list != NULL) {
+        (void) !fscanf(list, "%d", &n);
+        (void) pclose(list);
+    }
+
+    return n;
+}
+
+
+static void
+test_rights(void)
+{
+    int            before, i, broker_before;
+    char           id[64];
+    test_broker_t  t;
+
+    test_open(&t, "rights");
+    is_int(test_start(&t), 0, "a broker runs");
+    rights(&t, "the keeper has DAC_OVERRIDE alone");
+
+    test_create(&t, "acme", id);
+    (void) test_destroy(&t, id);
+    before = descriptors(test_pid(&t, "keeper.pid"));
+    broker_before = descriptors(test_pid(&t, "broker.pid"));
+
+    for (i = 0; i < 20; i++) {
+        test_create(&t, "acme", id);
+        (void) test_destroy(&t, id);
+    }
+
+    ok(test_alive(&t, id) == 0, "twenty sessions have come and gone");
+    is_int(descriptors(test_pid(&t, "keeper.pid")), before,
+           "the keeper has no descriptor more than before");
+    is_int(descriptors(test_pid(&t, "broker.pid")), broker_before,
+           "nor has the broker");
+
+    (void) kill(test_pid(&t, "keeper.pid"), SIGKILL);
+    (void) test_await_successor(&t, "broker.pid",
+                                test_pid(&t, "broker.pid"));
+    (void) test_alive(&t, id);
+    rights(&t, "a keeper that was a broker too");
+    test_close(&t);
+}
+
+
+static void
+test_signal(void)
+{
+    char           id[64];
+    test_broker_t  t;
+
+    test_open(&t, "signal");
+    is_int(test_start(&t), 0, "a broker runs");
+    test_create(&t, "acme", id);
+    (void) kill(test_pid(&t, "broker.pid"), SIGTERM);
+    ok(test_alive(&t, id), "a broker does not end by itself");
+    (void) kill(test_pid(&t, "keeper.pid"), SIGTERM);
+    test_close(&t);
+}
+
+
+/* Nothing of a session outlives both. */
+
+static void
+test_all_dead(void)
+{
+    char            id[64], path[8192];
+    pid_t           broker, keeper;
+    test_answer_t  *a;
+    test_broker_t   t;
+
+    test_open(&t, "dead");
+    is_int(test_start(&t), 0, "a broker runs");
+    test_create(&t, "acme", id);
+    broker = test_pid(&t, "broker.pid");
+    keeper = test_pid(&t, "keeper.pid");
+    (void) snprintf(path, sizeof(path), "sessions/%s/record", id);
+    ok(test_exists(t.state, path), "a session has its record");
+
+    /* stopped first, so that neither replaces the other */
+
+    (void) kill(keeper, SIGSTOP);
+    (void) kill(broker, SIGKILL);
+    (void) kill(keeper, SIGKILL);
+    ok(test_await_end(keeper) == 0 && test_await_end(broker) == 0,
+       "keeper and broker are killed");
+
+    (void) close(t.control);
+    is_int(test_start(&t), 0, "the next start succeeds");
+    ok(!test_exists(t.state, path), "what was left is removed");
+    a = test_answer(test_call(t.control, SBX_OP_GET, id, "acme"));
+    is_int(a->error.ended, SBX_ENDED_NODE_RESTART,
+           "the session's owner is told");
+    test_create(&t, "acme", id);
+    ok(test_destroy(&t, id), "and sessions are made again");
+    test_close(&t);
+}
+
+
+static void
+test_damaged_record(void)
+{
+    int             fd;
+    char            good[64], bad[64], path[8192];
+    test_answer_t  *a;
+    test_broker_t   t;
+
+    test_open(&t, "damaged");
+    is_int(test_start(&t), 0, "a broker runs");
+    test_create(&t, "acme", good);
+    test_create(&t, "acme", bad);
+
+    (void) snprintf(path, sizeof(path), "%s/sessions/%s/record", t.state,
+                    bad);
+    fd = open(path, O_WRONLY|O_CLOEXEC);
+    (void) !pwrite(fd, "XX", 2, 100);
+    (void) close(fd);
+
+    (void) kill(test_pid(&t, "broker.pid"), SIGKILL);
+    ok(test_alive(&t, good), "a session with a whole record is adopted");
+    ok(!test_alive(&t, bad), "one with a damaged record is not");
+
+    a = test_answer(test_call(t.control, SBX_OP_HEALTH, "", ""));
+    is_int(a->health.sessions, 1, "nor counted");
+    test_close(&t);
+}
+
+
+static void
+test_standalone(void)
+{
+    int             old;
+    char            id[64];
+    pid_t           pid;
+    test_broker_t   t;
+
+    test_open(&t, "standalone");
+    pid = fork();
+
+    if (pid == 0) {
+        char  program[8192];
+
+        (void) snprintf(program, sizeof(program), "%s/sandbox-broker",
+                        t.helpers);
+        (void) execl(program, program, "--keeper", "--standalone", "--state",
+                     t.state, "--helpers", t.helpers, "--log", t.log, NULL);
+        _exit(1);
+    }
+
+    while (!test_exists(t.state, "broker.pid")
+           && waitpid(pid, NULL, WNOHANG) == 0)
+    {
+        (void) poll(NULL, 0, 5);
+    }
+
+    t.client.spawn = 0;
+    is_int(test_start(&t), 0, "a server finds the service");
+    is_int(t.hello.keeper_pid, pid, "and starts none of its own");
+    test_create(&t, "acme", id);
+
+    old = t.control;
+    t.control = -1;
+    (void) close(old);
+    is_int(test_start(&t), 0, "the server is gone, and another one comes");
+    ok(test_alive(&t, id), "the session has lived on");
+
+    (void) kill(pid, SIGTERM);
+    (void) waitpid(pid, NULL, 0);
+    test_close(&t);
+}
+
+
+/* The test stands in for logrotate. */
+
+static void
+test_log(void)
+{
+    int            i;
+    char           id[64], old[8192];
+    struct stat    st;
+    test_broker_t  t;
+
+    test_open(&t, "log");
+    is_int(test_start(&t), 0, "a broker runs");
+    (void) snprintf(old, sizeof(old), "%s.1", t.log);
+    (void) rename(t.log, old);
+    (void) close(open(t.log, O_CREAT|O_WRONLY|O_CLOEXEC, 0640));
+
+    for (i = 0; i < 200; i++) {
+        test_create(&t, "acme", id);
+        (void) test_destroy(&t, id);
+
+        if (stat(t.log, &st) == 0 && st.st_size != 0) {
+            break;
+        }
+
+        (void) poll(NULL, 0, 20);
+    }
+
+    ok(test_logged(&t, "request: 0123456789abcdef0123456789abcdef"),
+       "after a rotation lines go to the new file, with the request's id");
+    test_close(&t);
+}
+
+
+/* Two servers with one range of ids. */
+
+static void
+test_ids(void)
+{
+    char           id[64];
+    test_broker_t  a, b;
+
+    test_open(&a, "ids-a");
+    test_open(&b, "ids-b");
+    a.config.uid_first = 1610612736;
+    a.config.uid_count = 8388608;
+    b.config.uid_first = 1610612736;
+    b.config.uid_count = 8388608;
+
+    is_int(test_start(&a), 0, "a broker takes its ids");
+    is_int(test_start(&b), -1, "another one does not get the same");
+    ok(strstr(b.error.text, "sandbox_uid_range") != NULL,
+       "and is told how to mend it");
+
+    test_create(&a, "acme", id);
+    (void) kill(test_pid(&a, "broker.pid"), SIGKILL);
+    is_int(test_start(&b), -1, "not even when the first has just died");
+    ok(test_alive(&a, id), "whose session lives on");
+
+    b.config.uid_count = 2 * 8388608;
+    is_int(test_start(&b), 0, "in a larger range both find room");
+
+    test_close(&b);
+    test_close(&a);
+}
+
+
 int
 main(void)
 {
@@ -60,6 +362,13 @@ main(void)
     }
 
     test_life();
+    test_rights();
+    test_signal();
+    test_all_dead();
+    test_damaged_record();
+    test_standalone();
+    test_log();
+    test_ids();
 
     return done_testing();
 }

@@ -23,6 +23,10 @@ NGX_INCS    = $(addprefix -I$(NGX_TREE)/src/,core event event/modules \
 flags_of    = $(if $(filter ngx_%,$(1)),$(NGX_INCS),\
               -std=gnu11 -D_GNU_SOURCE $(CORE_INCS) -It/core)
 
+# $(call analysis_of,source): for what reads one source at a time.
+analysis_of = -D_GNU_SOURCE $(flags_of) $(if $(filter %/error.c,$(1)),,\
+              -include t/lib/analysis.h)
+
 check: build
 	@+$(MAKE) --no-print-directory -j$(JOBS) check-all
 	@echo "check: nothing to complain of in $(words $(ALL_SRCS)) sources"
@@ -54,6 +58,13 @@ $(CHECK)/clang/%.ok: % $(HEADERS) t/lib/check.mk
 #   bugprone-branch-clone  tables of cases that do alike on purpose
 #   bugprone-sizeof-expression, bugprone-macro-parentheses
 #                          nginx's macros (ngx_string, offsets)
+#   bugprone-implicit-widening-of-multiplication-result
+#                          constants such as 64 * 1024 * 1024
+#   bugprone-not-null-terminated-result
+#                          counted strings, of which there are many
+#   clang-analyzer-deadcode.DeadStores
+#                          a local that is handed over and set to -1 for its
+#                          cleanup attribute; gcc warns of what is never used
 #   cert-err33-c           wants the result of every printf
 #   clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling
 #                          wants memcpy_s, which no libc here has
@@ -63,13 +74,15 @@ TIDY_CHECKS := -*,bugprone-*,cert-*,clang-analyzer-*,$\
     -bugprone-assignment-in-if-condition,$\
     -bugprone-narrowing-conversions,-bugprone-branch-clone,$\
     -bugprone-sizeof-expression,-bugprone-macro-parentheses,$\
-    -cert-err33-c,$\
+    -bugprone-implicit-widening-of-multiplication-result,$\
+    -bugprone-not-null-terminated-result,-cert-err33-c,$\
+    -clang-analyzer-deadcode.DeadStores,$\
     -clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling
 
 $(CHECK)/tidy/%.ok: % $(HEADERS) t/lib/check.mk
 	@mkdir -p $(@D)
 	@clang-tidy --quiet --checks='$(TIDY_CHECKS)' --warnings-as-errors='*' \
-	    $< -- $(call flags_of,$<) > $@.log 2>&1 \
+	    $< -- $(call analysis_of,$<) > $@.log 2>&1 \
 	    || { grep -v ' warnings generated' $@.log; exit 1; }
 	@mv $@.log $@
 
@@ -80,13 +93,18 @@ $(CHECK)/cppcheck/%.ok: % $(HEADERS) t/lib/cppcheck.suppress
 	    --error-exitcode=1 $(filter -I$(CORE)% -Ingx%,$(call flags_of,$<)) $<
 	@touch $@
 
-# What gcc's analyser finds in C is believed, but for the leaks that it sees
-# in memory which nginx's pools own.
+# What gcc's analyser has beside clang's: descriptors, files, double frees,
+# signal handlers, tainted sizes.  Left out is what clang's sees as well, and
+# without following paths that no value takes: NULLs, uninitialised values,
+# leaks.
+GCC_LEFT   := too-complex null-dereference null-argument malloc-leak \
+              possible-null-dereference possible-null-argument \
+              use-of-uninitialized-value
+
 $(CHECK)/analyzer/%.ok: % $(HEADERS) t/lib/check.mk
 	@mkdir -p $(@D)
-	@gcc -O1 -fanalyzer -Werror -Wno-analyzer-too-complex \
-	    $(if $(filter ngx_%,$<),-Wno-analyzer-malloc-leak) \
-	    $(call flags_of,$<) -c -o /dev/null $<
+	@gcc -O1 -fanalyzer -Werror $(GCC_LEFT:%=-Wno-analyzer-%) \
+	    $(call analysis_of,$<) -c -o /dev/null $<
 	@touch $@
 
 # Each public header stands alone, in C and after any other.

@@ -28,30 +28,16 @@ our @EXPORT = qw(
     del glob_of enc b64 unb64 md5_hex time
     is_problem until_true async open_request read_head read_response
     read_rest body_stream
-    host_pids workers rss fds inside slurp children_of session_pids
+    within host_pids workers rss fds inside slurp session_pids
     mounts cgroup_dirs
 );
 
-our ($T, $PORT, $PREFIX, $BASE);
+our ($T, $PORT, $PREFIX);
+our $BASE = '/v1';
 
 my $JSON = JSON::PP->new->utf8->canonical->allow_nonref;
 
-my $ROOT = do {
-    my $f = POSIX::getcwd();
-    -d "$f/t/lib" ? $f : do { my ($d) = __FILE__ =~ m{^(.*)/t/lib/}; $d };
-};
-
-
-sub slurp {
-    my ($path) = @_;
-
-    open my $f, '<', $path or return undef;
-    binmode $f;
-    local $/;
-    my $s = <$f>;
-
-    return $s;
-}
+sub slurp { return SandboxTest::slurp($_[0]) }
 
 
 # Percent-encodes all but what is plain in any part of a URI.
@@ -68,6 +54,66 @@ sub enc {
 sub b64 { return encode_base64($_[0], '') }
 
 sub unb64 { return decode_base64($_[0]) }
+
+
+# Seconds as this machine needs them: more under a sanitizer, or emulated.
+
+sub within { return $_[0] * $SandboxTest::SLOW }
+
+
+# ---- the server ----------------------------------------------------------
+
+# The shipped configuration with two workers (or "workers"), and:
+#   extra          lines for the server block
+#   max_upload, uid_range     values of those directives
+#   reuseport      each worker listens by itself, so that both are met
+#   worker_header  X-Worker tells which one answered
+
+sub server {
+    my (%o) = @_;
+
+    my $http = $o{uid_range} ? "    sandbox_uid_range $o{uid_range};" : '';
+    my $upload = $o{max_upload} // '1g';
+
+    $T = SandboxTest->new(
+        workers => $o{workers} // 2,
+        http => $http,
+        server => $o{extra} // '',
+        location => $o{worker_header}
+                    ? '            add_header X-Worker $pid always;' : '',
+        edit => sub {
+            s/^\s*sandbox_max_json .*\n//m;
+            s/^\s*sandbox_max_upload .*\n//m;
+            s/^(    server \{\n)/$1        sandbox_max_json 4m;\n/m;
+            s/^(    server \{\n)/$1        sandbox_max_upload $upload;\n/m;
+            s/(listen [^;]*);/$1 reuseport;/ if $o{reuseport};
+        });
+
+    ($PORT, $PREFIX) = ($T->port, $T->prefix);
+    $T->start;
+    check_walls();
+
+    return $T;
+}
+
+
+# The tests do inside what would ruin the machine outside: none of it is
+# begun where a command is not behind its walls.
+
+sub check_walls {
+    my $id = create_ok();
+    my $r = run($id, 'for n in pid mnt user net; do readlink /proc/self/ns/$n;'
+                     . " done; ls -d \Q$PREFIX\E /boot/vmlinuz* 2>/dev/null");
+    my @ns = map { readlink "/proc/self/ns/$_" } qw(pid mnt user net);
+    my @in = split /\n/, $r->{stdout};
+
+    destroy($id);
+
+    return if @in == 4 && !grep { $in[$_] eq $ns[$_] } 0 .. 3;
+
+    diag($r->{stdout}, $r->{stderr});
+    die "a command is not isolated: nothing more is tried\n";
+}
 
 
 # ---- HTTP ----------------------------------------------------------------
@@ -449,7 +495,7 @@ sub is_problem {
 sub until_true (&;$) {
     my ($test, $seconds) = @_;
 
-    my $deadline = time + ($seconds // 5);
+    my $deadline = time + within($seconds // 5);
     my $pause = 0.002;
 
     for ( ;; ) {
@@ -524,30 +570,10 @@ sub SandboxTest::More::Job::get {
 
 # ---- the server from outside ---------------------------------------------
 
-sub children_of {
-    my ($pid) = @_;
-
-    my @pids;
-
-    for my $task (glob "/proc/$pid/task/*/children") {
-        push @pids, split ' ', slurp($task) // '';
-    }
-
-    return sort { $a <=> $b } @pids;
-}
-
-
-sub workers {
-    my ($master) = split ' ', slurp("$PREFIX/nginx.pid") // '';
-
-    return grep { (slurp("/proc/$_/cmdline") // '') =~ /worker process/ }
-           children_of($master);
-}
+sub workers { return $T->workers }
 
 
 sub rss {
-    my ($kb) = map { (slurp("/proc/$_/status") // '') =~ /^VmRSS:\s+(\d+)/m }
-               @_;
     my $sum = 0;
 
     for my $pid (@_) {
@@ -590,13 +616,12 @@ sub host_pids {
 # Everything below the keeper: the broker, inits and what they started.
 
 sub session_pids {
-    my ($keeper) = split ' ', slurp("$PREFIX/keeper.pid") // '';
     my @all;
-    my @todo = children_of($keeper);
+    my @todo = SandboxTest::children($T->keeper);
 
     while (defined(my $pid = shift @todo)) {
         push @all, $pid;
-        push @todo, children_of($pid);
+        push @todo, SandboxTest::children($pid);
     }
 
     return @all;
@@ -611,49 +636,24 @@ sub mounts {
 }
 
 
-# The group directories of this server, in every hierarchy: those that its
-# broker is in, or that lie beside it for its sessions.
+# The group directories of this server, in every hierarchy.
 
 sub cgroup_dirs {
-    my ($broker) = split ' ', slurp("$PREFIX/broker.pid") // '';
-    my @dirs;
-    my %seen;
-
-    my @mounts = map { [ split ' ' ] }
-                 grep { / - cgroup2? / } mounts();
-
-    for my $line (split /\n/, slurp("/proc/$broker/cgroup") // '') {
-        my ($controllers, $path) = $line =~ /^\d+:([^:]*):(.*)$/ or next;
-
-        for my $m (@mounts) {
-            my ($root, $at) = @{$m}[3, 4];
-            my $options = $m->[-1];
-            my $v2 = (join ' ', @$m) =~ / - cgroup2 /;
-
-            next if $v2 ? $controllers ne ''
-                        : !grep { ",$options," =~ /,\Q$_\E,/ }
-                               split /,/, $controllers;
-
-            my $rel = $path;
-            $rel =~ s/^\Q$root\E// if $root ne '/';
-            $rel =~ s{/broker$}{};
-            my $top = "$at$rel";
-            next if $seen{$top}++ || !-d $top;
-            push @dirs, $top;
-        }
-    }
+    $T->note_processes;
 
     my @all;
+    my @todo = map { [ $_, 0 ] } SandboxTest::cgroup_roots();
 
-    for my $top (@dirs) {
-        my @todo = ($top);
+    while (defined(my $e = shift @todo)) {
+        my ($dir, $own) = @$e;
 
-        while (defined(my $d = shift @todo)) {
-            opendir my $h, $d or next;
-            push @all, $d;
-            push @todo, map { "$d/$_" }
-                        grep { !/^\./ && -d "$d/$_" && !-l "$d/$_" }
-                        readdir $h;
+        opendir my $d, $dir or next;
+
+        for my $name (grep { !/^\./ } readdir $d) {
+            next if -l "$dir/$name" || !-d _;
+            my $mine = $own || $T->{names}{$name};
+            push @all, "$dir/$name" if $mine;
+            push @todo, [ "$dir/$name", $mine ];
         }
     }
 
@@ -666,8 +666,8 @@ sub cgroup_dirs {
 sub inside {
     my ($name) = @_;
 
-    my $src = "$ROOT/t/lib/inside/$name.c";
-    my $dir = "$ROOT/build/t/inside";
+    my $src = "$SandboxTest::ROOT/t/lib/inside/$name.c";
+    my $dir = "$SandboxTest::ROOT/build/t/inside";
     my $exe = "$dir/$name";
 
     if (!-e $exe || (stat $exe)[9] < (stat $src)[9]) {

@@ -1,0 +1,310 @@
+#include "ngx_http_sandbox.h"
+
+
+#ifndef SBX_HELPER_DIR
+#define SBX_HELPER_DIR  "/usr/lib/nginx/sandbox"
+#endif
+
+
+static void *ngx_http_sandbox_create_main_conf(ngx_conf_t *cf);
+static char *ngx_http_sandbox_init_main_conf(ngx_conf_t *cf, void *conf);
+static void *ngx_http_sandbox_create_loc_conf(ngx_conf_t *cf);
+static char *ngx_http_sandbox_merge_loc_conf(ngx_conf_t *cf, void *parent,
+    void *child);
+static ngx_int_t ngx_http_sandbox_postconfiguration(ngx_conf_t *cf);
+
+
+/* What is below holds no useful request, what is above would fill a worker. */
+
+static ngx_http_sandbox_size_bounds_t  ngx_http_sandbox_json_bounds = {
+    1024, 1024 * 1024 * 1024, 0
+};
+
+static ngx_http_sandbox_size_bounds_t  ngx_http_sandbox_upload_bounds = {
+    0, NGX_MAX_OFF_T_VALUE, 1
+};
+
+
+static ngx_command_t  ngx_http_sandbox_commands[] = {
+
+    { ngx_string("sandbox_api"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_sandbox_set_api,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_sandbox_loc_conf_t, api),
+      NULL },
+
+    { ngx_string("sandbox_state_dir"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_sandbox_set_path,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_sandbox_main_conf_t, state_dir),
+      NULL },
+
+    { ngx_string("sandbox_template_dir"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_sandbox_set_path,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_sandbox_main_conf_t, template_dir),
+      NULL },
+
+    { ngx_string("sandbox_helper_dir"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_sandbox_set_path,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_sandbox_main_conf_t, helper_dir),
+      NULL },
+
+    { ngx_string("sandbox_uid_range"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_sandbox_set_uid_range,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("sandbox_cgroup"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_sandbox_set_cgroup,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_sandbox_main_conf_t, cgroup),
+      NULL },
+
+    { ngx_string("sandbox_default"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
+      ngx_http_sandbox_set_limits,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_sandbox_main_conf_t, def),
+      NULL },
+
+    { ngx_string("sandbox_max"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
+      ngx_http_sandbox_set_limits,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_sandbox_main_conf_t, max),
+      NULL },
+
+    { ngx_string("sandbox_exec_timeout"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_sandbox_set_exec_timeout,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_sandbox_main_conf_t, def),
+      NULL },
+
+    { ngx_string("sandbox_require_isolation"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_sandbox_main_conf_t, require_isolation),
+      NULL },
+
+    { ngx_string("sandbox_max_json"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_sandbox_set_size,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_sandbox_loc_conf_t, max_json),
+      &ngx_http_sandbox_json_bounds },
+
+    { ngx_string("sandbox_max_upload"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_sandbox_set_size,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_sandbox_loc_conf_t, max_upload),
+      &ngx_http_sandbox_upload_bounds },
+
+      ngx_null_command
+};
+
+
+static ngx_http_module_t  ngx_http_sandbox_module_ctx = {
+    ngx_http_sandbox_add_variables,        /* preconfiguration */
+    ngx_http_sandbox_postconfiguration,    /* postconfiguration */
+
+    ngx_http_sandbox_create_main_conf,     /* create main configuration */
+    ngx_http_sandbox_init_main_conf,       /* init main configuration */
+
+    NULL,                                  /* create server configuration */
+    NULL,                                  /* merge server configuration */
+
+    ngx_http_sandbox_create_loc_conf,      /* create location configuration */
+    ngx_http_sandbox_merge_loc_conf        /* merge location configuration */
+};
+
+
+ngx_module_t  ngx_http_sandbox_module = {
+    NGX_MODULE_V1,
+    &ngx_http_sandbox_module_ctx,          /* module context */
+    ngx_http_sandbox_commands,             /* module directives */
+    NGX_HTTP_MODULE,                       /* module type */
+    NULL,                                  /* init master */
+    ngx_http_sandbox_init_module,          /* init module */
+    ngx_http_sandbox_init_process,         /* init process */
+    NULL,                                  /* init thread */
+    NULL,                                  /* exit thread */
+    ngx_http_sandbox_exit_process,         /* exit process */
+    NULL,                                  /* exit master */
+    NGX_MODULE_V1_PADDING
+};
+
+
+static void *
+ngx_http_sandbox_create_main_conf(ngx_conf_t *cf)
+{
+    ngx_http_sandbox_main_conf_t  *smcf;
+
+    smcf = ngx_pcalloc(cf->pool, sizeof(ngx_http_sandbox_main_conf_t));
+
+    if (smcf == NULL) {
+        return NULL;
+    }
+
+    /*
+     * set by ngx_pcalloc():
+     *
+     *     smcf->state_dir = { 0, NULL };
+     *     smcf->template_dir = { 0, NULL };
+     *     smcf->helper_dir = { 0, NULL };
+     *     smcf->cgroup = { 0, NULL };
+     *     smcf->uid_count = 0;
+     *     smcf->config = NULL;
+     *     smcf->used = 0;
+     */
+
+    smcf->require_isolation = NGX_CONF_UNSET;
+    smcf->control = NGX_INVALID_FILE;
+    smcf->request_id = NGX_CONF_UNSET;
+
+    sbx_limits_clear(&smcf->def);
+    sbx_limits_clear(&smcf->max);
+
+    return smcf;
+}
+
+
+static char *
+ngx_http_sandbox_init_main_conf(ngx_conf_t *cf, void *conf)
+{
+    ngx_http_sandbox_main_conf_t  *smcf = conf;
+
+    sbx_config_t  *config;
+
+    ngx_conf_init_value(smcf->require_isolation, 1);
+
+    if (smcf->state_dir.data == NULL) {
+        ngx_str_set(&smcf->state_dir, "sandbox");
+    }
+
+    if (smcf->helper_dir.data == NULL) {
+        ngx_str_set(&smcf->helper_dir, SBX_HELPER_DIR);
+    }
+
+    if (ngx_http_sandbox_full_path(cf->cycle, &smcf->state_dir) != NGX_OK
+        || ngx_http_sandbox_full_path(cf->cycle, &smcf->helper_dir) != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    if (smcf->uid_count == 0) {
+        smcf->uid_first = 1879048192;
+        smcf->uid_count = 2147418111 - 1879048192 + 1;
+    }
+
+    if (ngx_http_sandbox_settle_limits(cf, smcf) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    config = ngx_pcalloc(cf->pool, sizeof(sbx_config_t));
+
+    if (config == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    config->uid_first = smcf->uid_first;
+    config->uid_count = smcf->uid_count;
+    config->max = smcf->max;
+    config->require_isolation = (uint32_t) smcf->require_isolation;
+
+    /* the setters hold both to less than these arrays */
+
+    ngx_memcpy(config->template_dir, smcf->template_dir.data,
+               smcf->template_dir.len);
+    ngx_memcpy(config->cgroup, smcf->cgroup.data, smcf->cgroup.len);
+
+    smcf->config = config;
+
+    return NGX_CONF_OK;
+}
+
+
+static void *
+ngx_http_sandbox_create_loc_conf(ngx_conf_t *cf)
+{
+    ngx_http_sandbox_loc_conf_t  *slcf;
+
+    slcf = ngx_pcalloc(cf->pool, sizeof(ngx_http_sandbox_loc_conf_t));
+
+    if (slcf == NULL) {
+        return NULL;
+    }
+
+    /*
+     * set by ngx_pcalloc():
+     *
+     *     slcf->api = NGX_HTTP_SANDBOX_API_OFF;
+     */
+
+    slcf->max_json = NGX_CONF_UNSET_SIZE;
+    slcf->max_upload = NGX_CONF_UNSET;
+
+    return slcf;
+}
+
+
+static char *
+ngx_http_sandbox_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
+{
+    ngx_http_sandbox_loc_conf_t  *prev = parent;
+    ngx_http_sandbox_loc_conf_t  *conf = child;
+
+    ngx_http_core_loc_conf_t  *clcf;
+
+    ngx_conf_merge_size_value(conf->max_json, prev->max_json,
+                              4 * 1024 * 1024);
+    ngx_conf_merge_off_value(conf->max_upload, prev->max_upload,
+                             (off_t) 1024 * 1024 * 1024);
+
+    /*
+     * As a handler, an API is its location's own and not inherited, but the
+     * blocks "if" and "limit_except" are parts of the location.
+     */
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (clcf->noname || clcf->lmt_excpt) {
+        conf->api = prev->api;
+    }
+
+    if (clcf->lmt_excpt && clcf->handler == NULL
+        && conf->api != NGX_HTTP_SANDBOX_API_OFF)
+    {
+        clcf->handler = ngx_http_sandbox_handler;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_postconfiguration(ngx_conf_t *cf)
+{
+    ngx_http_sandbox_main_conf_t  *smcf;
+
+    static ngx_str_t  name = ngx_string("request_id");
+
+    smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sandbox_module);
+
+    /* only an indexed variable keeps the value that it once had */
+
+    smcf->request_id = ngx_http_get_variable_index(cf, &name);
+
+    return (smcf->request_id == NGX_ERROR) ? NGX_ERROR : NGX_OK;
+}

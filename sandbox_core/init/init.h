@@ -1,0 +1,328 @@
+/*
+ * What the files of sandbox-init share.  loop.c says how the whole works.
+ */
+
+#ifndef SBX_INIT_H
+#define SBX_INIT_H
+
+#include "sandbox_util.h"
+#include "sandbox_wire.h"
+#include "wire.h"
+
+#include <sys/epoll.h>
+#include <sys/resource.h>
+
+
+#define SBX_INIT_CONTROL       3         /* descriptors given at exec */
+#define SBX_INIT_CONFIG        4
+#define SBX_INIT_ATTACH        5
+#define SBX_INIT_ATTACH_MAX    8
+
+#define SBX_INIT_NONE          UINT64_MAX   /* no deadline */
+
+/* A buffer holds the largest frame, and a few small ones after it. */
+#define SBX_INIT_BUFFER        (sizeof(sbx_frame_t) + SBX_FRAME_MAX + 2048)
+
+
+/*
+ * ---- the loop ----------------------------------------------------------
+ */
+
+typedef struct sbx_init_source_s  sbx_init_source_t;
+
+typedef void (*sbx_init_handler_t)(sbx_init_source_t *source,
+    uint32_t events);
+
+/* A descriptor that the loop may watch; fd is -1 when there is none. */
+struct sbx_init_source_s {
+    int                  fd;
+    uint32_t             events;       /* 0: not watched */
+    sbx_init_handler_t   handler;
+    void                *data;
+};
+
+int sbx_init_loop_open(sbx_error_t *e);
+/* Returns when the session is over. */
+void sbx_init_loop_run(void);
+void sbx_init_loop_stop(void);
+/* The loop will not sleep past this moment of sbx_now_us(). */
+void sbx_init_loop_wake(uint64_t at);
+
+void sbx_init_source_set(sbx_init_source_t *source, uint32_t events);
+/* Stops watching and closes. */
+void sbx_init_source_close(sbx_init_source_t *source);
+/* Stops watching; the descriptor is the caller's again. */
+int sbx_init_source_take(sbx_init_source_t *source);
+
+/* NULL when the buffers' allowance is used up, unless it is forced. */
+uint8_t *sbx_init_buffer_get(int force);
+void sbx_init_buffer_put(uint8_t *buffer);
+
+
+/*
+ * ---- what init was given -----------------------------------------------
+ */
+
+typedef struct {
+    const sbx_init_config_t  *config;
+    const char               *env;           /* env_size bytes */
+    const uint8_t            *filter;        /* filter_size bytes */
+    unsigned                  cpus;
+    int                       ending;        /* the session is being ended */
+} sbx_init_t;
+
+extern sbx_init_t  sbx_init;
+
+int sbx_init_config_map(int fd, sbx_init_t *init, sbx_error_t *e);
+/* Process 1's whole life; the exit status. */
+int sbx_init_main(void);
+
+
+/*
+ * ---- broker ------------------------------------------------------------
+ */
+
+int sbx_init_control_open(sbx_error_t *e);
+void sbx_init_record(sbx_record_type_t type, uint32_t command);
+/* Room for a further command's SBX_R_COMMAND_OVER is kept. */
+void sbx_init_control_tick(uint64_t now);
+
+
+/*
+ * ---- commands ----------------------------------------------------------
+ */
+
+/* Descriptors of the command's group, in SBX_TASK_FD_* order after ATTACH. */
+typedef enum {
+    SBX_INIT_FD_KILL,
+    SBX_INIT_FD_CPU,
+    SBX_INIT_FD_MEMORY_PEAK,
+    SBX_INIT_FD_OOM,
+    SBX_INIT_FD_PIDS_PEAK,
+    SBX_INIT_FD_PIDS_EVENTS,
+    SBX_INIT_FD_THROTTLE,
+    SBX_INIT_FD_IO,
+    SBX_INIT_FD_POPULATED,
+    SBX_INIT_FD_MAX
+} sbx_init_fd_t;
+
+
+typedef struct sbx_init_command_s  sbx_init_command_t;
+typedef struct sbx_init_launch_s   sbx_init_launch_t;
+
+typedef enum {
+    SBX_INIT_FREE,
+    SBX_INIT_ASKED,               /* waits for EXEC */
+    SBX_INIT_STRINGS,             /* waits for room or for STRINGS */
+    SBX_INIT_INPUT,               /* accepted; waits for the first STDIN */
+    SBX_INIT_LAUNCHING,           /* on its way to exec */
+    SBX_INIT_RUNNING,
+    SBX_INIT_OVER,                /* the leader is reaped; its group, its
+                                     output or its answer is not done */
+    SBX_INIT_CLOSING              /* answered; the last bytes go out */
+} sbx_init_state_t;
+
+
+typedef struct {
+    sbx_init_source_t     source;      /* our end of the pipe */
+    sbx_init_command_t   *command;
+    sbx_frame_type_t      type;
+    uint64_t              total;       /* bytes that came */
+    uint64_t              sent;
+    uint64_t              last;        /* OVER: bytes still to be read */
+    uint32_t              truncated;
+} sbx_init_stream_t;
+
+
+struct sbx_init_command_s {
+    sbx_init_state_t      state;
+    uint32_t              number;
+    uint64_t              processes;
+    uint64_t              cpus;
+    int                   fds[SBX_INIT_FD_MAX];
+    int                   attach[SBX_TASK_FDS_MAX];
+    unsigned              nattach;
+
+    sbx_init_source_t     call;
+    sbx_wire_t            in;          /* in.buf NULL: no buffer held */
+    uint8_t              *out;         /* bytes that the socket did not take */
+    size_t                out_start;
+    size_t                out_end;
+    unsigned              starved:1;   /* waits for a buffer or for room */
+    unsigned              accepted:1;
+    unsigned              started:1;   /* a process has been made */
+    unsigned              exec_done:1; /* exec has succeeded or failed */
+    unsigned              reaped:1;
+    unsigned              killed:1;
+    unsigned              terminated:1;
+    unsigned              told:1;      /* COMMAND_OVER has been sent */
+
+    sbx_f_exec_t          exec;
+    sbx_init_launch_t    *launch;
+    size_t                strings;     /* bytes that have come */
+
+    sbx_init_stream_t     streams[2];
+
+    sbx_init_source_t     input;       /* our end of standard input */
+    const uint8_t        *input_data;  /* in the call's buffer */
+    size_t                input_left;
+    unsigned              input_end:1; /* its end has come */
+
+    pid_t                 pid;
+    int                   status;
+    struct rusage         rusage;
+    uint64_t              start;
+    uint64_t              end;
+    uint64_t              deadline;
+    uint64_t              poll;        /* next look at the CPU time */
+    uint64_t              recheck;     /* OVER: next look at the group */
+    uint64_t              give_up;     /* OVER: the group is waited for
+                                          until then */
+    uint32_t              reason;      /* why init killed it */
+    sbx_f_exit_t          exit;
+};
+
+
+/* exec.c: the call of one command */
+void sbx_init_exec_task(const sbx_task_t *task, int *fds, unsigned nfds);
+void sbx_init_exec_refuse(int fd, const sbx_f_error_t *error);
+/* Answers with an error instead of a start, and ends the call. */
+void sbx_init_exec_fail(sbx_init_command_t *c, const sbx_f_error_t *error);
+void sbx_init_exec_send(sbx_init_command_t *c, sbx_frame_type_t type,
+    const void *payload, size_t size);
+/* Sends what a buffer holds from header to end; keeps what does not go. */
+void sbx_init_exec_push(sbx_init_command_t *c, uint8_t *buffer, size_t size);
+/* Reads on where the call was held back. */
+void sbx_init_exec_resume(sbx_init_command_t *c);
+void sbx_init_exec_interest(sbx_init_command_t *c);
+/* The worker is gone: the call ends, and with it the command, as a rule. */
+void sbx_init_exec_hang_up(sbx_init_command_t *c);
+void sbx_init_exec_starved(void);
+void sbx_init_error_fill(sbx_f_error_t *f, const sbx_error_t *e);
+void sbx_init_error_quota(sbx_f_error_t *f, uint64_t limit);
+
+/* command.c: the process of one command */
+sbx_init_command_t *sbx_init_command_new(void);
+sbx_init_command_t *sbx_init_command_each(sbx_init_command_t *previous);
+int sbx_init_command_open(sbx_error_t *e);
+void sbx_init_command_start(sbx_init_command_t *c, int with_input);
+/* 1 if the process was a command's. */
+int sbx_init_command_reap(pid_t pid, int status, const struct rusage *usage);
+void sbx_init_command_kill(sbx_init_command_t *c, sbx_reason_t reason);
+void sbx_init_command_terminate(void);
+void sbx_init_command_tick(uint64_t now);
+/* Output or answer have gone on: see whether the command can end. */
+void sbx_init_command_step(sbx_init_command_t *c);
+void sbx_init_command_free(sbx_init_command_t *c);
+unsigned sbx_init_command_running(void);
+
+/* limits.c */
+int sbx_init_exec_limits(sbx_f_exec_t *exec, sbx_error_t *e);
+
+/* output.c */
+int sbx_init_output_open(sbx_init_command_t *c, int ends[2]);
+void sbx_init_output_watch(sbx_init_command_t *c);
+/* What is in the pipes now is the rest of the command's output. */
+void sbx_init_output_last(sbx_init_command_t *c);
+/* 1 when all of it has been taken. */
+int sbx_init_output_done(sbx_init_command_t *c);
+void sbx_init_output_close(sbx_init_command_t *c);
+
+/* stdin.c */
+/* 1: taken; 0: held back, the call is read no further. */
+int sbx_init_input_frame(sbx_init_command_t *c, const uint8_t *data,
+    size_t size);
+void sbx_init_input_close(sbx_init_command_t *c);
+
+/* usage.c */
+void sbx_init_usage(sbx_init_command_t *c, sbx_f_exit_t *x);
+/* Microseconds used so far, or 0 where nothing tells. */
+uint64_t sbx_init_usage_cpu(sbx_init_command_t *c);
+uint64_t sbx_init_usage_oom(sbx_init_command_t *c);
+/* 0: the group is empty; 1: it is not; -1: nothing tells. */
+int sbx_init_usage_populated(sbx_init_command_t *c);
+
+
+/*
+ * ---- launching ---------------------------------------------------------
+ */
+
+typedef enum {
+    SBX_INIT_STAGE_NONE,
+    SBX_INIT_STAGE_CLONE,         /* no process could be made */
+    SBX_INIT_STAGE_SETUP,         /* group, limits, ids, filter */
+    SBX_INIT_STAGE_CWD,
+    SBX_INIT_STAGE_EXEC
+} sbx_init_stage_t;
+
+/* Written by the child, read by the parent once it has gone on. */
+typedef struct {
+    volatile uint32_t     stage;
+    volatile int32_t      err;
+    volatile int32_t      pid;         /* set by the kernel */
+} sbx_init_outcome_t;
+
+/* All that the child needs; one mapping, with the strings and its stack. */
+struct sbx_init_launch_s {
+    size_t                size;        /* of the mapping */
+    sbx_init_launch_t    *next;        /* in the list of those to unmap */
+    volatile int32_t      thread;      /* 0 once the stack is not used */
+    sbx_init_outcome_t    outcome;
+    uint32_t              index;       /* of the command */
+
+    char                 *strings;     /* the call's table */
+    size_t                strings_size;
+    size_t                nstrings;    /* pointers that there is room for */
+    char                **argv;
+    char                **envp;
+    uint32_t             *slots;       /* for finding duplicates */
+    size_t                nslots;
+    uint8_t              *stack;
+
+    const char           *cwd;
+    const char           *workspace;
+    unsigned              default_cwd:1;
+    unsigned              root:1;
+    uid_t                 uid;
+    gid_t                 gid;
+    int                   stdio[3];    /* [0] -1: /dev/null */
+    const int            *attach;
+    unsigned              nattach;
+    const void           *filter;
+    size_t                filter_size;
+    struct rlimit64       rlimits[10];
+    int                   resources[10];
+    unsigned              nrlimits;
+};
+
+/* NULL: no room now. */
+sbx_init_launch_t *sbx_init_launch_new(const sbx_f_exec_t *exec);
+void sbx_init_launch_free(sbx_init_launch_t *launch);
+/* Frees what threads have left. */
+void sbx_init_launch_sweep(void);
+/* Checks the table and fills argv, envp and cwd; -1: SBX_E_INVALID. */
+int sbx_init_launch_strings(sbx_init_launch_t *launch,
+    const sbx_f_exec_t *exec, sbx_error_t *e);
+/* Descriptor that tells of launches that are through: uint32_t indexes. */
+int sbx_init_launch_open(sbx_error_t *e);
+/* 0, or -1 with errno. */
+int sbx_init_launch_go(sbx_init_launch_t *launch);
+
+/* child.c: runs in memory that it shares with init */
+void sbx_init_child(sbx_init_launch_t *launch) __attribute__((noreturn));
+
+
+/*
+ * ---- file calls --------------------------------------------------------
+ */
+
+int sbx_init_file_open(sbx_error_t *e);
+void sbx_init_file_task(int fd);
+int sbx_init_file_reap(pid_t pid, int status);
+void sbx_init_file_cut(void);
+void sbx_init_file_tick(uint64_t now);
+/* 1 while a download is open. */
+int sbx_init_file_cutting(void);
+
+
+#endif

@@ -1,0 +1,87 @@
+/*
+ * What the files of isolate/ share: the newer system calls, and the steps of
+ * a launch that live in files of their own.
+ */
+
+#ifndef SBX_ISOLATE_PRIVATE_H
+#define SBX_ISOLATE_PRIVATE_H
+
+#include "isolate.h"
+
+
+#define SBX_MOUNT_RDONLY      0x01u
+#define SBX_MOUNT_NOSUID      0x02u
+#define SBX_MOUNT_NODEV       0x04u
+#define SBX_MOUNT_NOEXEC      0x08u
+
+typedef enum {
+    SBX_FSCONFIG_FLAG   = 0,
+    SBX_FSCONFIG_STRING = 1
+} sbx_fsconfig_t;
+
+
+/*
+ * The mount interface by descriptors; not every libc has its names.  All
+ * return -1 with errno, descriptors are close-on-exec, and all but fsconfig
+ * may be used only before a session's code has run or on descriptors alone.
+ */
+int sbx_sys_fsopen(const char *type);
+int sbx_sys_fsconfig(int fs, sbx_fsconfig_t cmd, const char *key,
+    const char *value);
+/* Creates the superblock, too. */
+int sbx_sys_fsmount(int fs, unsigned attr);
+/* A detached copy; recursive with everything mounted below. */
+int sbx_sys_clone_tree(int dirfd, const char *path, int recursive);
+int sbx_sys_move_mount(int mount, int dirfd, const char *path);
+/* Sets attributes on a detached tree, recursively; userns -1: no idmap. */
+int sbx_sys_mount_attr(int mount, unsigned set, int userns);
+/* Follows no link at all, and stays below dirfd. */
+int sbx_sys_open_inside(int dirfd, const char *path, int flags);
+int sbx_sys_pivot_root(const char *new_root, const char *old_root);
+int sbx_sys_close_range(unsigned first, unsigned last, unsigned flags);
+
+
+/*
+ * What one session is launched with, settled by the parent before the clone
+ * so that the child need not look anything up.
+ */
+typedef struct {
+    const sbx_launch_t  *launch;
+    unsigned             cpus;          /* processors to be seen */
+    unsigned             first_cpu;     /* of those the caller may use */
+    int                  template_fd;   /* rootfs, detached and idmapped, or
+                                           -1: the built-in template */
+    int                  root_fd;       /* the session's tmpfs, detached */
+    const char          *cpuinfo;       /* texts of /proc */
+    size_t               cpuinfo_size;
+    char                 meminfo[1024];
+} sbx_plan_t;
+
+
+/* root.c: from a fresh mount namespace to "/" of the session. */
+int sbx_root_tmpfs(sbx_plan_t *plan, sbx_error_t *e);
+int sbx_root_build(const sbx_plan_t *plan, int proc, sbx_error_t *e);
+
+/* etc.c: the session's own files, written into the upper directory. */
+int sbx_etc_write(const sbx_plan_t *plan, int upper, sbx_error_t *e);
+uint64_t sbx_etc_disk(const sbx_plan_t *plan);
+uint64_t sbx_etc_inodes(void);
+
+/* inside.c: /proc, /sys and /dev as a session sees them. */
+int sbx_inside_prepare(sbx_error_t *e);       /* once a broker */
+int sbx_inside_plan(sbx_plan_t *plan, sbx_error_t *e);     /* the parent */
+/* proc: the session's procfs, detached. */
+int sbx_inside_mount(const sbx_plan_t *plan, int proc, sbx_error_t *e);
+
+/* net.c: lo, and what nobody may change later.  proc: a mounted procfs. */
+int sbx_net_setup(int proc, sbx_error_t *e);
+
+/* caps.c */
+int sbx_caps_reduce_init(sbx_error_t *e);
+
+/* template.c: a rootfs as a detached mount with the session's ids. */
+int sbx_template_open(const sbx_launch_t *launch, int *fd, sbx_error_t *e);
+int sbx_template_builtin(const char *name);
+
+
+#endif

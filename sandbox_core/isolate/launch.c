@@ -1,0 +1,853 @@
+/*
+ * Launching a session's process 1.
+ *
+ * The broker (real root, few capabilities) clones a child into new pid,
+ * mount, ipc, uts and network namespaces, never a user namespace: what is
+ * mounted belongs to the initial one, and the session's root cannot undo it.
+ * CLONE_PARENT makes the keeper its parent, so that it outlives a broker.
+ *
+ * The child, alone in all of them, works through the steps below and then
+ * leaves root for good: it unshares the user namespace, asks for its maps
+ * over the status socket (fixed-size records, one way; one byte back), takes
+ * the session's ids, drops capabilities, loads init's filter and execs init
+ * from a sealed memfd.  The status socket closes with that exec; a failure
+ * before it is told there with its text.
+ *
+ * Until the exec the child is the broker's copy, single-threaded and with
+ * memory of its own, so it may allocate.
+ */
+
+#include "isolate_private.h"
+#include "cgroup_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/capability.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+
+#define SBX_SESSION_IDS      65536
+#define SBX_STATUS_MAGIC     0x53544154u
+
+#define SBX_FD_CONTROL       3
+#define SBX_FD_CONFIG        4
+#define SBX_FD_ATTACH        5
+#define SBX_FD_HIGH          64        /* out of the way of those above */
+
+#define SBX_WORKSPACE        "/home/user"
+#define SBX_PATH             "/usr/local/sbin:/usr/local/bin:/usr/sbin:"      \
+                             "/usr/bin:/sbin:/bin"
+
+#ifndef CLONE_CLEAR_SIGHAND
+#define CLONE_CLEAR_SIGHAND  0x100000000ULL
+#endif
+#ifndef CLONE_INTO_CGROUP
+#define CLONE_INTO_CGROUP    0x200000000ULL
+#endif
+#ifndef MFD_EXEC
+#define MFD_EXEC             0x10u
+#endif
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL      0x8u
+#endif
+
+
+typedef enum {
+    SBX_STATUS_MAPS = 1,              /* the maps are wanted */
+    SBX_STATUS_FAILED
+} sbx_status_type_t;
+
+typedef struct {
+    uint32_t      magic;
+    uint32_t      type;               /* sbx_status_type_t */
+    sbx_error_t   error;
+} sbx_status_msg_t;
+
+
+/* The child's side of what the parent has opened. */
+typedef struct {
+    sbx_plan_t    plan;
+    const int    *init_fds;           /* attach files of init's group */
+    unsigned      ninit_fds;
+    unsigned      core;               /* of them: entered by the clone */
+    const int    *files_fds;
+    unsigned      nfiles_fds;
+    int           control;
+    int           status;
+    int           config;
+} sbx_child_t;
+
+
+static int sbx_launch_check(const sbx_launch_t *launch, sbx_error_t *e);
+static int sbx_launch_prepare(const sbx_launch_t *launch, sbx_child_t *child,
+    sbx_error_t *e);
+static int sbx_launch_config(const sbx_child_t *child, sbx_error_t *e);
+static void sbx_launch_cpus(sbx_plan_t *plan);
+static int sbx_launch_clone(sbx_child_t *child, sbx_launched_t *out,
+    sbx_error_t *e);
+static int sbx_launch_maps(sbx_launched_t *launched, sbx_error_t *e);
+static int sbx_launch_over(sbx_launched_t *launched, sbx_error_t *e);
+
+static void sbx_child_main(sbx_child_t *child) __attribute__((noreturn));
+static int sbx_child_enter(const sbx_child_t *child, sbx_error_t *e);
+static int sbx_child_isolate(const sbx_child_t *child, sbx_error_t *e);
+static int sbx_child_affinity(const sbx_plan_t *plan, sbx_error_t *e);
+static int sbx_child_user(const sbx_child_t *child, sbx_error_t *e);
+static int sbx_child_owner(const sbx_launch_t *launch, sbx_error_t *e);
+static int sbx_child_reduce(const sbx_child_t *child, sbx_error_t *e);
+static int sbx_child_exec(sbx_child_t *child, sbx_error_t *e);
+static int sbx_child_fds(sbx_child_t *child, int *exe, sbx_error_t *e);
+
+
+int
+sbx_launch_start(const sbx_launch_t *launch, sbx_launched_t *out,
+    sbx_error_t *e)
+{
+    int          pair[2], rc;
+    sbx_child_t  child;
+    sbx_auto_fd  control = -1, control_peer = -1;
+    sbx_auto_fd  status = -1, status_peer = -1;
+    sbx_auto_fd  config = -1, root = -1, template = -1;
+
+    if (sbx_launch_check(launch, e) == -1) {
+        return -1;
+    }
+
+    memset(&child, 0, sizeof(child));
+
+    rc = sbx_launch_prepare(launch, &child, e);
+
+    root = child.plan.root_fd;
+    template = child.plan.template_fd;
+
+    if (rc == -1) {
+        return -1;
+    }
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
+                   pair)
+        == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "socketpair() failed");
+    }
+
+    control = pair[0];
+    control_peer = pair[1];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "socketpair() failed");
+    }
+
+    status = pair[0];
+    status_peer = pair[1];
+
+    if (fcntl(status, F_SETFL, O_NONBLOCK) == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "fcntl() failed");
+    }
+
+    config = sbx_launch_config(&child, e);
+    if (config == -1) {
+        return -1;
+    }
+
+    child.control = control_peer;
+    child.status = status_peer;
+    child.config = config;
+
+    rc = sbx_launch_clone(&child, out, e);
+    sbx_cgroup_init_fds_drop(launch->cgroup);
+
+    if (rc == -1) {
+        return -1;
+    }
+
+    out->control = sbx_steal_fd(&control);
+    out->status = sbx_steal_fd(&status);
+    out->uid_first = launch->uid_first;
+
+    if (launch->disk != NULL) {
+        *launch->disk = sbx_steal_fd(&root);
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_launch_check(const sbx_launch_t *launch, sbx_error_t *e)
+{
+    /* host ids below are people's and services' own */
+
+    if (launch->uid_first < SBX_SESSION_IDS
+        || launch->uid_first > UINT32_MAX - 2 * (uint64_t) SBX_SESSION_IDS)
+    {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "host ids from %" PRIu64 " on are not to be used",
+                         launch->uid_first);
+    }
+
+    if (launch->limits.memory >= SBX_UNLIMITED
+        || launch->limits.disk >= SBX_UNLIMITED
+        || launch->limits.inodes >= SBX_UNLIMITED
+        || launch->limits.cpus == 0
+        || launch->limits.cpus >= SBX_UNLIMITED)
+    {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "a session needs limits of memory, cpus, disk and "
+                         "inodes");
+    }
+
+    if (strlen(launch->host_name) > 63 || launch->host_name[0] == '\0') {
+        return sbx_error(e, 0, SBX_E_INVALID, "bad host name");
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_launch_prepare(const sbx_launch_t *launch, sbx_child_t *child,
+    sbx_error_t *e)
+{
+    sbx_plan_t  *plan;
+
+    plan = &child->plan;
+    plan->launch = launch;
+    plan->template_fd = -1;
+    plan->root_fd = -1;
+
+    sbx_launch_cpus(plan);
+
+    if (sbx_inside_plan(plan, e) == -1) {
+        return -1;
+    }
+
+    if (!sbx_template_builtin(launch->template)
+        && sbx_template_open(launch, &plan->template_fd, e) == -1)
+    {
+        return -1;
+    }
+
+    if (sbx_root_tmpfs(plan, e) == -1) {
+        return -1;
+    }
+
+    child->ninit_fds = sbx_cgroup_init_fds(launch->cgroup, &child->init_fds);
+    child->nfiles_fds = sbx_cgroup_files_fds(launch->cgroup,
+                                             &child->files_fds);
+
+    if (child->ninit_fds == 0 || child->nfiles_fds == 0) {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "the session's cgroups cannot be entered");
+    }
+
+    return 0;
+}
+
+
+/* Sessions are spread over the processors that the caller may use. */
+static void
+sbx_launch_cpus(sbx_plan_t *plan)
+{
+    unsigned         want, have;
+    cpu_set_t        set;
+    static unsigned  next;
+
+    want = (unsigned) ((plan->launch->limits.cpus + 999) / 1000);
+
+    have = 1;
+
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+        have = (unsigned) CPU_COUNT(&set);
+    }
+
+    plan->cpus = (want < have) ? want : have;
+    plan->first_cpu = next % have;
+    next = (next + plan->cpus) % have;
+}
+
+
+/* What init reads from descriptor 4. */
+static int
+sbx_launch_config(const sbx_child_t *child, sbx_error_t *e)
+{
+    sbx_auto_fd          fd = -1;
+    const sbx_launch_t  *launch;
+    sbx_init_config_t    config;
+
+    launch = child->plan.launch;
+
+    memset(&config, 0, sizeof(config));
+
+    config.magic = SBX_WIRE_MAGIC;
+    config.version = SBX_WIRE_VERSION;
+    config.limits = launch->limits;
+    config.uid = 1000;
+    config.gid = 1000;
+    config.files_attach_count = child->nfiles_fds;
+    config.cpus_visible = child->plan.cpus;
+    config.filter_size = (uint32_t) launch->filter_size;
+    config.env_size = (uint32_t) launch->env_size;
+    config.capabilities = launch->capabilities;
+
+    (void) snprintf(config.workspace, sizeof(config.workspace), "%s",
+                    SBX_WORKSPACE);
+    (void) snprintf(config.home, sizeof(config.home), "%s", SBX_WORKSPACE);
+    (void) snprintf(config.path, sizeof(config.path), "%s", SBX_PATH);
+
+    fd = memfd_create("config", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd == -1
+        || sbx_write_all(fd, &config, sizeof(config)) == -1
+        || sbx_write_all(fd, launch->env, launch->env_size) == -1
+        || sbx_write_all(fd, launch->filter, launch->filter_size) == -1
+        || lseek(fd, 0, SEEK_SET) == -1
+        || fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW
+                                  | F_SEAL_WRITE)
+           == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot write init's configuration");
+    }
+
+    return sbx_steal_fd(&fd);
+}
+
+
+static int
+sbx_launch_clone(sbx_child_t *child, sbx_launched_t *out, sbx_error_t *e)
+{
+    int                pidfd;
+    long               pid;
+    sbx_auto_fd        group = -1;
+    struct clone_args  args;
+
+    /* entering by the clone spares a write that can wait for milliseconds */
+
+    group = sbx_cgroup_init_dir(child->plan.launch->cgroup);
+    if (group == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot open the cgroup of init");
+    }
+
+    child->core = sbx_cgroup_core_index(child->plan.launch->cgroup);
+    pidfd = -1;
+
+    memset(&args, 0, sizeof(args));
+    args.flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS
+                 | CLONE_NEWNET | CLONE_PARENT | CLONE_PIDFD
+                 | CLONE_CLEAR_SIGHAND | CLONE_INTO_CGROUP;
+    args.pidfd = (uint64_t) (uintptr_t) &pidfd;
+    args.cgroup = (uint64_t) group;
+
+    /* exit_signal must be 0: the parent is told as of the caller's end */
+
+    pid = syscall(SYS_clone3, &args, sizeof(args));
+
+    if (pid == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot clone the session's first process");
+    }
+
+    if (pid == 0) {
+        sbx_child_main(child);
+    }
+
+    out->pid = (pid_t) pid;
+    out->pidfd = pidfd;
+
+    return 0;
+}
+
+
+int
+sbx_launch_event(sbx_launched_t *launched, sbx_error_t *e)
+{
+    ssize_t           n;
+    sbx_status_msg_t  msg;
+
+    n = recv(launched->status, &msg, sizeof(msg), MSG_DONTWAIT | MSG_TRUNC);
+
+    if (n == -1) {
+        if (errno == EAGAIN || errno == EINTR) {
+            return 0;
+        }
+
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "the status of a launch cannot be read");
+    }
+
+    if (n == 0) {
+        return sbx_launch_over(launched, e);
+    }
+
+    if (n != sizeof(msg) || msg.magic != SBX_STATUS_MAGIC) {
+        return sbx_error(e, 0, SBX_E_INTERNAL, "bad status of a launch");
+    }
+
+    switch ((sbx_status_type_t) msg.type) {
+
+    case SBX_STATUS_MAPS:
+        return sbx_launch_maps(launched, e);
+
+    case SBX_STATUS_FAILED:
+        msg.error.text[sizeof(msg.error.text) - 1] = '\0';
+
+        return sbx_error(e, msg.error.err,
+                         (msg.error.code > SBX_OK
+                          && msg.error.code < SBX_E_MAX)
+                             ? (sbx_code_t) msg.error.code : SBX_E_INTERNAL,
+                         "%s", msg.error.text);
+    }
+
+    return sbx_error(e, 0, SBX_E_INTERNAL, "bad status of a launch");
+}
+
+
+/* The socket closes by init's exec and by the child's death. */
+static int
+sbx_launch_over(sbx_launched_t *launched, sbx_error_t *e)
+{
+    struct pollfd  pfd = { .fd = launched->pidfd, .events = POLLIN };
+
+    if (poll(&pfd, 1, 0) == 1) {
+        return sbx_error(e, 0, SBX_E_INTERNAL,
+                         "the session's first process has died");
+    }
+
+    return 1;
+}
+
+
+static int
+sbx_launch_maps(sbx_launched_t *launched, sbx_error_t *e)
+{
+    char           path[64], map[64];
+    sbx_auto_fd    proc = -1;
+    struct pollfd  pfd = { .fd = launched->pidfd, .events = POLLIN };
+
+    (void) snprintf(path, sizeof(path), "/proc/%d", (int) launched->pid);
+    (void) snprintf(map, sizeof(map), "0 %" PRIu64 " %d\n",
+                    launched->uid_first, SBX_SESSION_IDS);
+
+    proc = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    /* the number is the child's as long as the child lives */
+
+    if (proc == -1 || poll(&pfd, 1, 0) != 0) {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "the session's first process has died");
+    }
+
+    if (sbx_write_at(proc, "uid_map", map) == -1
+        || sbx_write_at(proc, "gid_map", map) == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot write the session's id maps");
+    }
+
+    if (send(launched->status, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "the session's first process has died");
+    }
+
+    return 0;
+}
+
+
+/*
+ * ---- the child -------------------------------------------------------------
+ */
+
+static void
+sbx_child_main(sbx_child_t *child)
+{
+    sbx_status_msg_t  msg;
+
+    memset(&msg, 0, sizeof(msg));
+    msg.magic = SBX_STATUS_MAGIC;
+    msg.type = SBX_STATUS_FAILED;
+
+    if (sbx_child_enter(child, &msg.error) == 0
+        && sbx_child_isolate(child, &msg.error) == 0
+        && sbx_child_user(child, &msg.error) == 0
+        && sbx_child_reduce(child, &msg.error) == 0)
+    {
+        (void) sbx_child_exec(child, &msg.error);
+    }
+
+    (void) send(child->status, &msg, sizeof(msg), MSG_NOSIGNAL);
+    _exit(1);
+}
+
+
+/* The group first: a cgroup namespace begins where its maker is. */
+static int
+sbx_child_enter(const sbx_child_t *child, sbx_error_t *e)
+{
+    unsigned       i;
+    sigset_t       none;
+    /* 1 alone keeps the kernel from starting the host's crash handler */
+    struct rlimit  core = { 1, 1 };
+
+    for (i = 0; i < child->ninit_fds; i++) {
+        if (i != child->core && write(child->init_fds[i], "0", 1) != 1) {
+            return sbx_error(e, errno, SBX_E_INTERNAL,
+                             "cannot enter the cgroup of init");
+        }
+    }
+
+    if (unshare(CLONE_NEWCGROUP) == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot make a cgroup namespace");
+    }
+
+    (void) sigemptyset(&none);
+    (void) sigprocmask(SIG_SETMASK, &none, NULL);
+    (void) umask(0);
+    (void) setsid();
+
+    if (setrlimit(RLIMIT_CORE, &core) == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot forbid core dumps");
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_child_isolate(const sbx_child_t *child, sbx_error_t *e)
+{
+    sbx_auto_fd          fs = -1, proc = -1;
+    const sbx_launch_t  *launch;
+
+    launch = child->plan.launch;
+
+    if (sethostname(launch->host_name, strlen(launch->host_name)) == -1
+        || setdomainname("", 0) == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "cannot set a host name");
+    }
+
+    fs = sbx_sys_fsopen("proc");
+
+    if (fs == -1
+        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "source", "proc") == -1
+        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "hidepid", "2") == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "cannot make a procfs");
+    }
+
+    proc = sbx_sys_fsmount(fs, SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV
+                               | SBX_MOUNT_NOEXEC);
+    if (proc == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "cannot mount a procfs");
+    }
+
+    if (sbx_net_setup(proc, e) == -1
+        || sbx_root_build(&child->plan, proc, e) == -1)
+    {
+        return -1;
+    }
+
+    return sbx_child_affinity(&child->plan, e);
+}
+
+
+static int
+sbx_child_affinity(const sbx_plan_t *plan, sbx_error_t *e)
+{
+    int        cpu;
+    unsigned   i, have, taken;
+    cpu_set_t  all, mine;
+
+    if (sched_getaffinity(0, sizeof(all), &all) == -1) {
+        /* more processors than a cpu_set_t holds: all of them then */
+        return 0;
+    }
+
+    have = (unsigned) CPU_COUNT(&all);
+    CPU_ZERO(&mine);
+    i = 0;
+
+    for (cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &all)) {
+            continue;
+        }
+
+        taken = (i + have - plan->first_cpu) % have;
+        i++;
+
+        if (taken < plan->cpus) {
+            CPU_SET(cpu, &mine);
+        }
+    }
+
+    if (sched_setaffinity(0, sizeof(mine), &mine) == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "cannot set affinity");
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_child_user(const sbx_child_t *child, sbx_error_t *e)
+{
+    char              go;
+    sbx_status_msg_t  msg;
+
+    if (sbx_child_owner(child->plan.launch, e) == -1) {
+        return -1;
+    }
+
+    if (unshare(CLONE_NEWUSER) == -1) {
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "no user namespace can be made: see "
+                         "user.max_user_namespaces");
+    }
+
+    memset(&msg, 0, sizeof(msg));
+    msg.magic = SBX_STATUS_MAGIC;
+    msg.type = SBX_STATUS_MAPS;
+
+    if (send(child->status, &msg, sizeof(msg), MSG_NOSIGNAL) != sizeof(msg)
+        || recv(child->status, &go, 1, 0) != 1)
+    {
+        /* nobody is there to be told */
+        _exit(1);
+    }
+
+    if (setgroups(0, NULL) == -1
+        || setresgid(0, 0, 0) == -1
+        || setresuid(0, 0, 0) == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot take the session's ids");
+    }
+
+    return 0;
+}
+
+
+/*
+ * What the kernel counts for each user of a namespace (inotify instances,
+ * queued signals, message queues) it counts again for the namespace's maker.
+ * Made by host root, all sessions would draw on the one account of host
+ * root; made by the session's own id, each has its own.  Capabilities are
+ * kept across the change of the effective id.
+ */
+static int
+sbx_child_owner(const sbx_launch_t *launch, sbx_error_t *e)
+{
+    int    rc;
+    cap_t  caps;
+
+    if (!(launch->flags & SBX_LAUNCH_OWN_ACCOUNT)) {
+        return 0;
+    }
+
+    caps = cap_get_proc();
+
+    if (caps == NULL) {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "no memory");
+    }
+
+    rc = 0;
+
+    if (setresgid((gid_t) -1, (gid_t) launch->uid_first, (gid_t) -1) == -1
+        || setresuid((uid_t) -1, (uid_t) launch->uid_first, (uid_t) -1) == -1
+        || cap_set_proc(caps) == -1)
+    {
+        rc = sbx_error(e, errno, SBX_E_INTERNAL,
+                       "cannot give the user namespace to the session");
+    }
+
+    (void) cap_free(caps);
+
+    return rc;
+}
+
+
+static int
+sbx_child_reduce(const sbx_child_t *child, sbx_error_t *e)
+{
+    const sbx_launch_t  *launch;
+
+    launch = child->plan.launch;
+
+    if (sbx_caps_reduce_init(e) == -1) {
+        return -1;
+    }
+
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot set no_new_privs");
+    }
+
+    (void) umask(022);
+
+    if (sbx_seccomp_load(launch->init_filter, launch->init_filter_size)
+        == -1)
+    {
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "cannot load init's seccomp filter");
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_child_exec(sbx_child_t *child, sbx_error_t *e)
+{
+    int    exe;
+    char   name[] = "sandbox-init";
+    char  *argv[] = { name, NULL };
+    char  *envp[] = { NULL };
+
+    exe = -1;
+
+    if (sbx_child_fds(child, &exe, e) == -1) {
+        return -1;
+    }
+
+    (void) syscall(SYS_execveat, exe, "", argv, envp, AT_EMPTY_PATH);
+
+    return sbx_error(e, errno, SBX_E_INTERNAL, "cannot execute init");
+}
+
+
+/* First out of the way of the numbers that are wanted, then down to them. */
+static int
+sbx_child_fds(sbx_child_t *child, int *exe, sbx_error_t *e)
+{
+    int       fds[SBX_FD_ATTACH + SBX_ROLE_MAX], null;
+    unsigned  i, n;
+
+    null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "cannot open /dev/null");
+    }
+
+    n = SBX_FD_ATTACH + child->nfiles_fds;
+
+    for (i = 0; i < n; i++) {
+        switch (i) {
+        case SBX_FD_CONTROL:
+            fds[i] = child->control;
+            break;
+        case SBX_FD_CONFIG:
+            fds[i] = child->config;
+            break;
+        default:
+            fds[i] = (i < SBX_FD_CONTROL) ? null
+                                  : child->files_fds[i - SBX_FD_ATTACH];
+        }
+
+        fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, SBX_FD_HIGH);
+
+        if (fds[i] == -1) {
+            return sbx_error(e, errno, SBX_E_INTERNAL, "fcntl() failed");
+        }
+    }
+
+    *exe = fcntl(child->plan.launch->init_exe, F_DUPFD_CLOEXEC, SBX_FD_HIGH);
+    child->status = fcntl(child->status, F_DUPFD_CLOEXEC, SBX_FD_HIGH);
+
+    if (*exe == -1 || child->status == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "fcntl() failed");
+    }
+
+    for (i = 0; i < n; i++) {
+        if (dup2(fds[i], (int) i) == -1) {
+            return sbx_error(e, errno, SBX_E_INTERNAL, "dup2() failed");
+        }
+    }
+
+    /* CLOSE_RANGE_CLOEXEC: exe and status are needed until the exec */
+
+    if (sbx_sys_close_range(n, ~0u, 4) == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "close_range() failed");
+    }
+
+    return 0;
+}
+
+
+/*
+ * ---- init's program --------------------------------------------------------
+ */
+
+int
+sbx_init_exe(const char *path, int *fd, sbx_error_t *e)
+{
+    char         buf[65536];
+    ssize_t      n;
+    struct stat  st;
+    sbx_auto_fd  file = -1, exe = -1;
+
+    file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+
+    if (file == -1 || fstat(file, &st) == -1) {
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "cannot open \"%.180s\": install it or set "
+                         "sandbox_helper_dir", path);
+    }
+
+    if (!S_ISREG(st.st_mode) || st.st_uid != 0 || (st.st_mode & 022) != 0) {
+        return sbx_error(e, 0, SBX_E_UNAVAILABLE,
+                         "\"%.180s\" must be a file of root's that nobody "
+                         "else may write", path);
+    }
+
+    exe = memfd_create("sandbox-init", MFD_CLOEXEC | MFD_ALLOW_SEALING
+                                       | MFD_EXEC);
+    if (exe == -1 && errno == EINVAL) {
+        /* before Linux 6.3 every memfd could be executed */
+        exe = memfd_create("sandbox-init", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    }
+
+    if (exe == -1) {
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "no executable memfd can be made: see "
+                         "vm.memfd_noexec");
+    }
+
+    while ((n = read(file, buf, sizeof(buf))) > 0) {
+        if (sbx_write_all(exe, buf, (size_t) n) == -1) {
+            n = -1;
+            break;
+        }
+    }
+
+    /* 0111: a program that cannot be read makes a process that nobody of
+       the session can trace, whatever its capabilities */
+
+    if (n == -1 || fchmod(exe, 0111) == -1
+        || fcntl(exe, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW
+                                   | F_SEAL_WRITE)
+           == -1)
+    {
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "cannot copy \"%.180s\"", path);
+    }
+
+    *fd = sbx_steal_fd(&exe);
+
+    return 0;
+}

@@ -1,0 +1,349 @@
+/*
+ * A session's root, built by the child in its fresh mount namespace, as real
+ * root, before any code of the session runs:
+ *
+ *   the session's directory <- a tmpfs with the session's disk and inode
+ *                              limits, holding
+ *       upper, work            of the overlay
+ *       tmp, vartmp, shm, run  bound over /tmp, /var/tmp, /dev/shm, /run, so
+ *                              that one limit covers all that can be written
+ *       lower                  <- the read-only tree below (shared, prepared
+ *                                 once; or a template's)
+ *       system                 <- a second small tmpfs: what /dev, /sys and
+ *                                 parts of /proc are made of
+ *       root                   <- the overlay; becomes "/"
+ *
+ * The overlay is mounted with relative names, since mountinfo shows them to
+ * the session.  The tmpfs is made by the parent, who may keep a descriptor
+ * to ask it for its use; the old tree is detached whole after pivot_root.
+ */
+
+#include "isolate_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+
+#define SBX_USER   1000u
+
+
+/* Owners are the session's own ids; parents come first. */
+typedef struct {
+    const char  *name;
+    unsigned     owner;
+    mode_t       mode;
+} sbx_dir_t;
+
+static const sbx_dir_t  sbx_root_dirs[] = {
+    { "upper",                0,        0755 },
+    { "upper/app",            SBX_USER, 0755 },
+    { "upper/data",           SBX_USER, 0755 },
+    { "upper/etc",            0,        0755 },
+    { "upper/home",           0,        0755 },
+    { "upper/home/user",      SBX_USER, 0755 },
+    { "upper/media",          0,        0755 },
+    { "upper/mnt",            0,        0755 },
+    { "upper/opt",            0,        0755 },
+    { "upper/root",           0,        0700 },
+    { "upper/srv",            SBX_USER, 0755 },
+    { "upper/var",            0,        0755 },
+    { "upper/var/cache",      0,        0755 },
+    { "upper/var/lib",        0,        0755 },
+    { "upper/var/log",        0,        0755 },
+    { "upper/workspace",      SBX_USER, 0755 },
+    { "run",                  0,        0755 },
+    { "run/lock",             0,        01777 },
+    { "run/user",             0,        0755 },
+    { "run/user/1000",        SBX_USER, 0700 },
+    { "shm",                  0,        01777 },
+    { "tmp",                  0,        01777 },
+    { "vartmp",               0,        01777 }
+};
+
+/* Nobody's in the session. */
+static const char  *sbx_root_plain[] = { "work", "lower", "root", "system" };
+
+/* A template may lack these or have links of these names, which a directory
+ * in the upper layer hides; the built-in one has them in its lower layer. */
+static const char  *sbx_root_points[] = {
+    "upper/dev", "upper/proc", "upper/run", "upper/sys", "upper/tmp",
+    "upper/var/tmp"
+};
+
+/* What is the host's in the built-in template. */
+static const char  *sbx_root_host[] = {
+    "usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"
+};
+
+static const struct {
+    const char  *from;
+    const char  *to;
+} sbx_root_binds[] = {
+    { "../tmp",    "tmp" },
+    { "../vartmp", "var/tmp" },
+    { "../shm",    "dev/shm" },
+    { "../run",    "run" }
+};
+
+
+static int sbx_root_populate(const sbx_plan_t *plan, sbx_error_t *e);
+static int sbx_root_overlay(const sbx_plan_t *plan, sbx_error_t *e);
+static int sbx_root_bind_host(sbx_error_t *e);
+static int sbx_root_enter(sbx_error_t *e);
+
+
+int
+sbx_root_tmpfs(sbx_plan_t *plan, sbx_error_t *e)
+{
+    char         size[32], inodes[32];
+    uint64_t     entries;
+    sbx_auto_fd  fs = -1;
+
+    entries = sbx_etc_inodes() + sbx_nelts(sbx_root_dirs)
+              + sbx_nelts(sbx_root_plain) + sbx_nelts(sbx_root_points)
+              + 2;                    /* the top, and the overlay's own */
+
+    (void) snprintf(size, sizeof(size), "%" PRIu64,
+                    plan->launch->limits.disk + sbx_etc_disk(plan));
+    (void) snprintf(inodes, sizeof(inodes), "%" PRIu64,
+                    plan->launch->limits.inodes + entries);
+
+    fs = sbx_sys_fsopen("tmpfs");
+
+    if (fs == -1
+        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "source", "sandbox")
+           == -1
+        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "size", size) == -1
+        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "nr_inodes", inodes)
+           == -1
+        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "mode", "0755") == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot make a tmpfs of %s bytes", size);
+    }
+
+    plan->root_fd = sbx_sys_fsmount(fs, SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV);
+
+    if (plan->root_fd == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot mount a tmpfs of %s bytes", size);
+    }
+
+    return 0;
+}
+
+
+int
+sbx_disk_usage(int disk, sbx_usage_t *usage, sbx_error_t *e)
+{
+    struct statfs  st;
+
+    if (fstatfs(disk, &st) == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "the session's tmpfs cannot be asked");
+    }
+
+    usage->disk = (uint64_t) (st.f_blocks - st.f_bfree)
+                  * (uint64_t) st.f_bsize;
+    usage->inodes = (uint64_t) (st.f_files - st.f_ffree);
+
+    return 0;
+}
+
+
+int
+sbx_root_build(const sbx_plan_t *plan, int proc, sbx_error_t *e)
+{
+    size_t  i;
+
+    /* nothing that is mounted from here on reaches the host, nor back */
+
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot make the mounts private");
+    }
+
+    if (sbx_root_populate(plan, e) == -1 || sbx_root_overlay(plan, e) == -1) {
+        return -1;
+    }
+
+    if (plan->template_fd == -1 && sbx_root_bind_host(e) == -1) {
+        return -1;
+    }
+
+    if (sbx_inside_mount(plan, proc, e) == -1) {
+        return -1;
+    }
+
+    for (i = 0; i < sbx_nelts(sbx_root_binds); i++) {
+        if (mount(sbx_root_binds[i].from, sbx_root_binds[i].to, NULL, MS_BIND,
+                  NULL)
+            == -1)
+        {
+            return sbx_error(e, errno, SBX_E_INTERNAL,
+                             "cannot mount the session's /%s",
+                             sbx_root_binds[i].to);
+        }
+    }
+
+    return sbx_root_enter(e);
+}
+
+
+static int
+sbx_root_populate(const sbx_plan_t *plan, sbx_error_t *e)
+{
+    int               top;
+    size_t            i, points;
+    uid_t             id;
+    sbx_auto_fd       upper = -1;
+    const sbx_dir_t  *dir;
+
+    top = plan->root_fd;
+
+    for (i = 0; i < sbx_nelts(sbx_root_plain); i++) {
+        if (mkdirat(top, sbx_root_plain[i], 0755) == -1) {
+            return sbx_error(e, errno, SBX_E_INTERNAL, "cannot make \"%s\"",
+                             sbx_root_plain[i]);
+        }
+    }
+
+    for (i = 0; i < sbx_nelts(sbx_root_dirs); i++) {
+        dir = &sbx_root_dirs[i];
+        id = (uid_t) (plan->launch->uid_first + dir->owner);
+
+        if (mkdirat(top, dir->name, dir->mode) == -1
+            || fchownat(top, dir->name, id, id, AT_SYMLINK_NOFOLLOW) == -1)
+        {
+            return sbx_error(e, errno, SBX_E_INTERNAL, "cannot make \"%s\"",
+                             dir->name);
+        }
+    }
+
+    points = (plan->template_fd == -1) ? 0 : sbx_nelts(sbx_root_points);
+
+    for (i = 0; i < points; i++) {
+        if (mkdirat(top, sbx_root_points[i], 0755) == -1) {
+            return sbx_error(e, errno, SBX_E_INTERNAL, "cannot make \"%s\"",
+                             sbx_root_points[i]);
+        }
+    }
+
+    upper = openat(top, "upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (upper == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "cannot open \"upper\"");
+    }
+
+    return sbx_etc_write(plan, upper, e);
+}
+
+
+static int
+sbx_root_overlay(const sbx_plan_t *plan, sbx_error_t *e)
+{
+    char         base[PATH_MAX];
+    sbx_auto_fd  lower = -1;
+
+    if (sbx_sys_move_mount(plan->root_fd, AT_FDCWD, plan->launch->session_dir)
+        == -1
+        || chdir(plan->launch->session_dir) == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot mount the session's tmpfs");
+    }
+
+    if (plan->template_fd != -1) {
+        lower = fcntl(plan->template_fd, F_DUPFD_CLOEXEC, 0);
+
+    } else {
+        (void) snprintf(base, sizeof(base), "%s/base",
+                        plan->launch->state_dir);
+        lower = sbx_sys_clone_tree(AT_FDCWD, base, 0);
+    }
+
+    if (lower == -1
+        || sbx_sys_mount_attr(lower, SBX_MOUNT_RDONLY | SBX_MOUNT_NOSUID
+                                     | SBX_MOUNT_NODEV, -1)
+           == -1
+        || sbx_sys_move_mount(lower, AT_FDCWD, "lower") == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot mount the template's tree");
+    }
+
+    if (mount("sandbox", "root", "overlay", MS_NOSUID | MS_NODEV,
+              "lowerdir=lower,upperdir=upper,workdir=work,index=off,"
+              "metacopy=off")
+        == -1
+        || chdir("root") == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot mount the session's overlay");
+    }
+
+    return 0;
+}
+
+
+/*
+ * The host's programs and libraries, read-only with all that is mounted
+ * below.  Never idmapped: mapped, files that are for the host's root alone
+ * would be the session's root's.  On a host with merged /usr the other names
+ * are links, which the lower layer has.
+ */
+static int
+sbx_root_bind_host(sbx_error_t *e)
+{
+    char         path[32];
+    size_t       i;
+    struct stat  st;
+
+    for (i = 0; i < sbx_nelts(sbx_root_host); i++) {
+        sbx_auto_fd  tree = -1;
+
+        (void) snprintf(path, sizeof(path), "/%s", sbx_root_host[i]);
+
+        if (lstat(path, &st) == -1 || !S_ISDIR(st.st_mode)) {
+            continue;
+        }
+
+        tree = sbx_sys_clone_tree(AT_FDCWD, path, 1);
+
+        if (tree == -1
+            || sbx_sys_mount_attr(tree, SBX_MOUNT_RDONLY | SBX_MOUNT_NOSUID
+                                        | SBX_MOUNT_NODEV, -1)
+               == -1
+            || sbx_sys_move_mount(tree, AT_FDCWD, sbx_root_host[i]) == -1)
+        {
+            return sbx_error(e, errno, SBX_E_INTERNAL,
+                             "cannot show the host's %s", path);
+        }
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_root_enter(sbx_error_t *e)
+{
+    /* both names the same: the old root ends up on top of the new one, and
+       a lazy unmount takes it and all below it away */
+
+    if (sbx_sys_pivot_root(".", ".") == -1
+        || umount2(".", MNT_DETACH) == -1
+        || chdir("/") == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot enter the session's root");
+    }
+
+    return 0;
+}

@@ -1,0 +1,569 @@
+/*
+ * What the broker does with inits that misbehave.  This program is also the
+ * init: a copy of it stands where the broker looks for sandbox-init, and the
+ * session's environment says how it is to behave.
+ */
+
+#include "broker_test.h"
+
+
+#define INIT_CONTROL   3
+#define INIT_CONFIG    4
+
+
+static uint32_t  init_running;
+
+
+/*
+ * ---- as a session's init -------------------------------------------------
+ */
+
+static void
+init_record(sbx_record_type_t type, uint32_t command)
+{
+    sbx_record_t  record;
+
+    memset(&record, 0, sizeof(record));
+    record.magic = SBX_WIRE_MAGIC;
+    record.type = type;
+    record.command = command;
+
+    (void) sbx_wire_send(INIT_CONTROL, &record, sizeof(record), NULL, 0, 0);
+}
+
+
+/* The commands that run end. */
+
+static void
+init_over(void)
+{
+    for ( /* void */ ; init_running != 0; init_running--) {
+        init_record(SBX_R_COMMAND_OVER, init_running);
+    }
+}
+
+
+static void
+init_frame(int fd, sbx_frame_type_t type, const void *data, size_t size)
+{
+    uint8_t  buf[1024];
+    size_t   n;
+
+    n = sbx_wire_header(buf, type, size);
+
+    if (size != 0) {
+        memcpy(buf + n, data, size);
+    }
+
+    (void) sbx_wire_send(fd, buf, n + size, NULL, 0, 0);
+}
+
+
+static void
+init_task(const char *env, const sbx_task_t *task, int fd)
+{
+    sbx_f_end_t   end;
+    sbx_f_exit_t  over;
+
+    memset(&end, 0, sizeof(end));
+    memset(&over, 0, sizeof(over));
+
+    switch (task->op) {
+
+    case SBX_OP_CUT:
+        init_record(SBX_R_CUT, 0);
+        break;
+
+    case SBX_OP_EXEC:
+        if (strcmp(env, "MODE=mortal") == 0) {
+            _exit(7);
+        }
+
+        over.pid = (int32_t) task->command;
+        over.memory_peak = task->processes;
+        over.processes_peak = task->cpus;
+        over.read_bytes = task->attach_count;
+        init_frame(fd, SBX_F_ACCEPTED, NULL, 0);
+        init_frame(fd, SBX_F_EXIT, &over, sizeof(over));
+
+        if (strcmp(env, "MODE=obedient") == 0) {
+            init_running = task->command;
+
+        } else if (strcmp(env, "MODE=endless") != 0) {
+            init_record(SBX_R_COMMAND_OVER, task->command);
+        }
+
+        break;
+
+    case SBX_OP_TERMINATE:
+        if (strcmp(env, "MODE=obedient") == 0) {
+            init_over();
+        }
+
+        break;
+
+    case SBX_OP_FILE:
+        if (strcmp(env, "MODE=nonsense") == 0) {
+            (void) sbx_wire_send(INIT_CONTROL, "no", 2, NULL, 0, 0);
+        }
+
+        init_frame(fd, SBX_F_ACCEPTED, NULL, 0);
+        init_frame(fd, SBX_F_END, &end, sizeof(end));
+        break;
+    }
+}
+
+
+/* 1 if a launch has given us what an init is given. */
+
+static int
+init_is(void)
+{
+    int                type;
+    socklen_t          len;
+    sbx_init_config_t  config;
+
+    len = sizeof(type);
+
+    return getsockopt(INIT_CONTROL, SOL_SOCKET, SO_TYPE, &type, &len) == 0
+           && type == SOCK_SEQPACKET
+           && pread(INIT_CONFIG, &config, sizeof(config), 0)
+              == sizeof(config)
+           && config.magic == SBX_WIRE_MAGIC;
+}
+
+
+static int
+init_main(void)
+{
+    int                 fds[SBX_TASK_FDS_MAX + 8];
+    char                env[64];
+    ssize_t             n;
+    unsigned            i, nfds;
+    sbx_task_t          task;
+    struct pollfd       pfd;
+    sbx_init_config_t   config;
+
+    n = pread(INIT_CONFIG, &config, sizeof(config), 0);
+    n = n == sizeof(config)
+        ? pread(INIT_CONFIG, env, sizeof(env) - 1, sizeof(config)) : 0;
+    env[n < 0 ? 0 : n] = '\0';
+
+    if (strcmp(env, "MODE=stillborn") == 0) {
+        return 3;
+    }
+
+    init_record(SBX_R_READY, 0);
+
+    while (strcmp(env, "MODE=deaf") == 0) {
+        (void) poll(NULL, 0, 60000);
+    }
+
+    while (strcmp(env, "MODE=talker") == 0) {
+        init_record(SBX_R_REAPED, 0);
+    }
+
+    pfd.fd = INIT_CONTROL;
+    pfd.events = POLLIN;
+
+    while (poll(&pfd, 1, -1) == 1) {
+        nfds = sbx_nelts(fds);
+        n = sbx_wire_recv(INIT_CONTROL, &task, sizeof(task), fds, &nfds, 0);
+
+        if (n <= 0) {
+            return 0;
+        }
+
+        init_task(env, &task, fds[0]);
+
+        for (i = 0; i < nfds; i++) {
+            (void) close(fds[i]);
+        }
+    }
+
+    return 1;
+}
+
+
+/*
+ * ---- the test ------------------------------------------------------------
+ */
+
+/* The helpers' directory: the real broker and ourselves as init. */
+
+static void
+helpers(test_broker_t *t)
+{
+    int          in, out;
+    char         buf[65536], dir[4096], path[8192];
+    ssize_t      n;
+
+    (void) snprintf(dir, sizeof(dir), "%s/helpers", t->dir);
+    (void) mkdir(dir, 0755);
+
+    (void) snprintf(path, sizeof(path), "%s/sandbox-broker", t->helpers);
+    (void) snprintf(buf, sizeof(buf), "%s/sandbox-broker", dir);
+    (void) symlink(path, buf);
+
+    (void) snprintf(path, sizeof(path), "%s/sandbox-init", dir);
+    in = open("/proc/self/exe", O_RDONLY|O_CLOEXEC);
+    out = open(path, O_WRONLY|O_CREAT|O_CLOEXEC, 0755);
+
+    while ((n = read(in, buf, sizeof(buf))) > 0) {
+        (void) sbx_write_all(out, buf, (size_t) n);
+    }
+
+    (void) close(in);
+    (void) close(out);
+    (void) strcpy(t->helpers, dir);
+}
+
+
+static test_answer_t *
+create(test_broker_t *t, const char *mode, char *id)
+{
+    int             blob;
+    char            env[64];
+    sbx_create_t    body;
+    test_answer_t  *a;
+
+    (void) snprintf(env, sizeof(env), "MODE=%s", mode);
+    test_create_body(&body);
+    blob = test_blob(&body, "", env, strlen(env) + 1);
+    a = test_answer(test_create_send(t->control, "acme", &body, blob));
+    (void) close(blob);
+    (void) strcpy(id, a->session.id);
+
+    return a;
+}
+
+
+static int
+file_send(test_broker_t *t, const char *id)
+{
+    return test_call(t->control, SBX_OP_FILE, id, "acme");
+}
+
+
+static int
+exec_send(test_broker_t *t, const char *id, const sbx_exec_limits_t *limits)
+{
+    sbx_call_t         head;
+    sbx_exec_limits_t  unset;
+
+    memset(&unset, 0xff, sizeof(unset));
+    test_head(&head, SBX_OP_EXEC, id, "acme", "", sizeof(unset));
+
+    return test_send(t->control, &head, limits ? limits : &unset,
+                     sizeof(unset), -1);
+}
+
+
+static uint32_t
+sessions(test_broker_t *t)
+{
+    return test_answer(test_call(t->control, SBX_OP_HEALTH, "", ""))
+           ->health.sessions;
+}
+
+
+static void
+await_no_session(test_broker_t *t, const char *name)
+{
+    int  i;
+
+    for (i = 0; i < TEST_WAIT / 10 && sessions(t) != 0; i++) {
+        (void) poll(NULL, 0, 10);
+    }
+
+    is_int(sessions(t), 0, name);
+}
+
+
+static void
+test_commands(test_broker_t *t)
+{
+    int                 i;
+    char                id[64];
+    int32_t             last;
+    unsigned            good;
+    pid_t               broker;
+    sbx_exec_limits_t   limits;
+    test_answer_t      *a;
+
+    (void) create(t, "good", id);
+
+    a = test_answer(exec_send(t, id, NULL));
+    is_int(a->last, SBX_F_EXIT, "a command is handed to init");
+    is_int(a->accepted, 1, "who answers by itself");
+    is_int(a->exit.pid, 1, "the first has number 1");
+    is_int((int64_t) a->exit.memory_peak, 16, "and the session's processes");
+    ok(a->exit.read_bytes > 0, "with files to enter its group by");
+
+    memset(&limits, 0xff, sizeof(limits));
+    limits.processes = 8;
+    limits.memory = 32 * 1024 * 1024;
+    a = test_answer(exec_send(t, id, &limits));
+    ok(a->last == SBX_F_EXIT && a->exit.memory_peak == 8,
+       "limits of its own are passed on");
+
+    limits.memory = 65 * 1024 * 1024;
+    a = test_answer(exec_send(t, id, &limits));
+    ok(a->error.code == SBX_E_MANIFEST
+       && strstr(a->error.text, "memory") != NULL,
+       "more than the session's is refused by name");
+
+    good = 0;
+
+    for (i = 0; i < 1200; i++) {
+        a = test_answer(exec_send(t, id, NULL));
+        good += a->last == SBX_F_EXIT;
+    }
+
+    is_int(good, 1200, "twelve hundred commands, one after the other");
+    last = a->exit.pid;
+
+    broker = test_pid(t, "broker.pid");
+    ok(kill(broker, SIGKILL) == 0, "the broker dies");
+    a = test_answer(exec_send(t, id, NULL));
+    ok(a->last == SBX_F_EXIT && a->exit.pid > last,
+       "the next gives numbers that were never used");
+
+    is_int(test_answer(file_send(t, id))->last, SBX_F_END,
+           "a file call is handed on too");
+
+    ok(test_destroy(t, id), "the session is destroyed");
+    a = test_answer(exec_send(t, id, NULL));
+    ok(a->error.code == SBX_E_SESSION
+       && a->error.ended == SBX_ENDED_DESTROYED,
+       "then a command is told that it is gone, and how");
+}
+
+
+static void
+test_capabilities(test_broker_t *t)
+{
+    char            id[64];
+    sbx_create_t    body;
+    test_answer_t  *a;
+
+    test_create_body(&body);
+    body.capabilities = SBX_CAP_SHELL;
+    a = test_answer(test_create_send(t->control, "acme", &body, -1));
+    (void) strcpy(id, a->session.id);
+    is_int(test_answer(file_send(t, id))->error.code, SBX_E_CAPABILITY,
+           "no file call without the capability");
+    (void) test_destroy(t, id);
+
+    body.capabilities = SBX_CAP_FILES;
+    a = test_answer(test_create_send(t->control, "acme", &body, -1));
+    (void) strcpy(id, a->session.id);
+    is_int(test_answer(exec_send(t, id, NULL))->error.code, SBX_E_CAPABILITY,
+           "and no command");
+    (void) test_destroy(t, id);
+}
+
+
+static void
+test_quota(test_broker_t *t)
+{
+    int             i;
+    char            id[64];
+    test_answer_t  *a;
+
+    (void) create(t, "endless", id);
+
+    for (i = 0; i < SBX_COMMANDS_MAX; i++) {
+        a = test_answer(exec_send(t, id, NULL));
+
+        if (a->last != SBX_F_EXIT) {
+            printf("# %d: %s\n", i, a->error.text);
+            break;
+        }
+    }
+
+    is_int(i, SBX_COMMANDS_MAX, "as many commands as may live");
+    a = test_answer(exec_send(t, id, NULL));
+    is_int(a->error.code, SBX_E_QUOTA, "no more");
+    is_str(a->error.scope, "session", "scope");
+    is_str(a->error.resource, "commands", "resource");
+    is_int((int64_t) a->error.limit, SBX_COMMANDS_MAX, "limit");
+    ok(test_destroy(t, id), "and all of them go with the session");
+}
+
+
+static void
+test_deaths(test_broker_t *t)
+{
+    char            id[64];
+    test_answer_t  *a;
+
+    a = create(t, "stillborn", id);
+    is_int(a->error.code, SBX_E_UNAVAILABLE,
+           "an init that dies at once is a create that failed");
+    await_no_session(t, "of which nothing stays");
+
+    (void) create(t, "mortal", id);
+    a = test_answer(exec_send(t, id, NULL));
+    is_int(a->last, 0, "an init that dies ends its calls without an answer");
+    await_no_session(t, "and its session");
+    a = test_answer(test_call(t->control, SBX_OP_GET, id, "acme"));
+    is_int(a->error.ended, SBX_ENDED_NODE_RESTART, "whose owner is told");
+
+    (void) create(t, "nonsense", id);
+    (void) test_answer(file_send(t, id));
+    await_no_session(t, "an init that sends nonsense is ended");
+    ok(test_logged(t, "nonsense"), "and the log tells of it");
+}
+
+
+static void
+test_silence(test_broker_t *t)
+{
+    int             calls[400], i;
+    char            id[64], other[64];
+    uint64_t        begun;
+    unsigned        refused;
+    struct pollfd   pfd;
+    test_answer_t  *a;
+
+    (void) create(t, "deaf", id);
+    (void) create(t, "good", other);
+
+    begun = sbx_now_us();
+
+    for (i = 0; i < (int) sbx_nelts(calls); i++) {
+        calls[i] = file_send(t, id);
+    }
+
+    a = test_answer(exec_send(t, other, NULL));
+    ok(a->last == SBX_F_EXIT && sbx_now_us() - begun < 3000000,
+       "an init that does not read delays no other session");
+
+    /* the last one sent is the last one given up */
+
+    i = (int) sbx_nelts(calls) - 1;
+    a = test_answer(calls[i]);
+    is_int(a->error.code, SBX_E_UNAVAILABLE, "its calls are given up");
+    refused = 0;
+
+    while (i-- > 0) {
+        pfd.fd = calls[i];
+        pfd.events = POLLIN;
+
+        if (poll(&pfd, 1, 0) == 1) {
+            refused += test_answer(calls[i])->error.code
+                       == SBX_E_UNAVAILABLE;
+
+        } else {
+            (void) close(calls[i]);
+        }
+    }
+
+    ok(refused > 50, "what its socket does not hold is refused, not kept");
+
+    begun = sbx_now_us();
+    ok(test_destroy(t, id), "it can be destroyed");
+    ok(sbx_now_us() - begun < 4000000, "within a short while");
+    (void) test_destroy(t, other);
+}
+
+
+static void
+test_talker(test_broker_t *t)
+{
+    char            id[64], other[64];
+    uint64_t        begun;
+
+    (void) create(t, "talker", id);
+    (void) create(t, "good", other);
+
+    begun = sbx_now_us();
+    is_int(test_answer(exec_send(t, other, NULL))->last, SBX_F_EXIT,
+           "an init that never stops talking");
+    ok(sbx_now_us() - begun < 3000000, "delays no other session");
+    ok(test_destroy(t, id), "and is destroyed");
+    (void) test_destroy(t, other);
+}
+
+
+/* The time is over while a command runs. */
+
+static void
+test_grace(test_broker_t *t, const char *mode, unsigned least, unsigned most)
+{
+    int             blob;
+    char            dir[128], env[64], id[64];
+    uint64_t        begun;
+    sbx_create_t    body;
+    test_answer_t  *a;
+
+    (void) snprintf(env, sizeof(env), "MODE=%s", mode);
+    test_create_body(&body);
+    body.limits.timeout = 300;
+    blob = test_blob(&body, "", env, strlen(env) + 1);
+    begun = sbx_now_us();
+    a = test_answer(test_create_send(t->control, "acme", &body, blob));
+    (void) close(blob);
+    (void) strcpy(id, a->session.id);
+
+    is_int(test_answer(exec_send(t, id, NULL))->last, SBX_F_EXIT,
+           "a command in a session of a short life");
+
+    while (test_answer(exec_send(t, id, NULL))->last == SBX_F_EXIT
+           && sbx_now_us() - begun < TEST_WAIT * 1000)
+    {
+        (void) poll(NULL, 0, 20);
+    }
+
+    a = test_answer(test_call(t->control, SBX_OP_GET, id, "acme"));
+    is_int(a->error.ended, SBX_ENDED_EXPIRED,
+           "no call is taken after its end");
+
+    (void) snprintf(dir, sizeof(dir), "sessions/%s", id);
+
+    while (test_exists(t->state, dir)
+           && sbx_now_us() - begun < TEST_WAIT * 1000)
+    {
+        (void) poll(NULL, 0, 20);
+    }
+
+    begun = (sbx_now_us() - begun) / 1000;
+    ok(begun >= least && begun < most, "%s: gone after %u to %u ms", mode,
+       least, most);
+}
+
+
+int
+main(void)
+{
+    test_broker_t  t;
+
+    if (init_is()) {
+        return init_main();
+    }
+
+    if (geteuid() != 0) {
+        return skip_all("needs root");
+    }
+
+    test_open(&t, "init");
+    helpers(&t);
+
+    if (!ok(test_start(&t) == 0, "a broker starts")) {
+        printf("# %s\n", t.error.text);
+        return done_testing();
+    }
+
+    test_commands(&t);
+    test_capabilities(&t);
+    test_quota(&t);
+    test_deaths(&t);
+    test_silence(&t);
+    test_talker(&t);
+    test_grace(&t, "obedient", 250, 1800);
+    test_grace(&t, "endless", 2200, 9000);
+    test_close(&t);
+
+    return done_testing();
+}

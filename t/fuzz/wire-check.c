@@ -1,0 +1,125 @@
+/*
+ * The checks of control datagrams and of frames with strings.  What passes
+ * is read to its end, as a receiver would: the sanitizers see any length that
+ * was believed wrongly.  The first byte chooses the check.
+ */
+
+#include "wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_call(uint8_t *p, size_t n);
+static void check_task(uint8_t *p, size_t n);
+static void check_file(uint8_t *p, size_t n);
+static void check_entry(uint8_t *p, size_t n);
+
+
+static void (*const checks[])(uint8_t *p, size_t n) = {
+    check_call, check_task, check_file, check_entry
+};
+
+static volatile uint32_t  sink;
+
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    uint8_t  *copy;
+
+    if (size < 1) {
+        return 0;
+    }
+
+    /* its own allocation: aligned, and with an end that is watched */
+
+    copy = malloc(size - 1);
+
+    if (copy == NULL) {
+        return 0;
+    }
+
+    memcpy(copy, data + 1, size - 1);
+    checks[data[0] % 4](copy, size - 1);
+    free(copy);
+
+    return 0;
+}
+
+
+static void
+touch(const char *s, uint32_t n)
+{
+    uint32_t  i;
+
+    for (i = 0; i < n; i++) {
+        sink += (uint8_t) s[i];
+    }
+}
+
+
+static void
+check_call(uint8_t *p, size_t n)
+{
+    sbx_error_t  e;
+    sbx_call_t   call;
+
+    if (sbx_wire_check_call(p, n, &e) != 0) {
+        return;
+    }
+
+    memcpy(&call, p, sizeof(sbx_call_t));
+
+    if (call.size != n
+        || (call.session[0] != '\0'
+            && !sbx_session_id_ok(call.session, strlen(call.session)))
+        || strlen(call.tenant) > SBX_NAME_MAX
+        || strlen(call.user) > SBX_NAME_MAX)
+    {
+        abort();
+    }
+}
+
+
+static void
+check_task(uint8_t *p, size_t n)
+{
+    sbx_error_t  e;
+
+    if (sbx_wire_check_task(p, n, &e) == 0 && n < sizeof(sbx_task_t)) {
+        abort();
+    }
+}
+
+
+static void
+check_file(uint8_t *p, size_t n)
+{
+    const char    *path, *path2;
+    sbx_f_file_t   file;
+
+    if (sbx_wire_check_file(p, n, &file, &path, &path2) == 0) {
+        touch(path, file.path_len);
+        touch(path2, file.path2_len);
+    }
+}
+
+
+static void
+check_entry(uint8_t *p, size_t n)
+{
+    const char     *path, *owner, *group, *target;
+    sbx_f_entry_t   entry;
+
+    if (sbx_wire_check_entry(p, n, &entry, &path, &owner, &group, &target)
+        == 0)
+    {
+        touch(path, entry.path_len);
+        touch(owner, entry.owner_len);
+        touch(group, entry.group_len);
+        touch(target, entry.target_len);
+    }
+}
