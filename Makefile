@@ -280,7 +280,7 @@ install: build
 	    conf/sandbox-errors.conf $(DESTDIR)$(SNIPPETS_DIR)/
 	install -m 0644 conf/sandbox-broker.service $(DESTDIR)$(UNIT_DIR)/
 	install -m 0644 conf/logrotate $(DESTDIR)$(LOGROTATE_DIR)/nginx-sandbox
-	install -m 0644 README.md LICENSE conf/nginx.conf $(wildcard docs/*) \
+	install -m 0644 README.md LICENSE conf/nginx.conf $(wildcard docs/*.*) \
 	    $(DESTDIR)$(DOC_DIR)/
 	$(if $(wildcard conf/templates/*),\
 	    cp -r conf/templates/. $(DESTDIR)$(TEMPLATE_DIR)/)

@@ -235,7 +235,9 @@ struct ngx_http_sandbox_call_s {
      * frame: one frame; fd is the passed descriptor (OPENED) or -1, the
      *   callee's to close.  NGX_OK goes on, NGX_DONE: the call is over for
      *   the callee, who finalizes by itself; NGX_AGAIN: stop reading until
-     *   ngx_http_sandbox_call_resume(), the frame counts as taken.
+     *   ngx_http_sandbox_call_resume(), the frame counts as taken.  payload
+     *   is gone with the return and with ngx_http_sandbox_call_close(); a
+     *   fixed structure is aligned, and its strings end within it.
      * failed: the call ended without a last frame, after one retry where
      *   nothing had been accepted: NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE, or
      *   INTERNAL for a broken stream.  Called once; the callee finalizes.
@@ -255,17 +257,26 @@ struct ngx_http_sandbox_call_s {
     void                         *body;
     size_t                        body_size;
     ngx_fd_t                      blob;
-    ngx_chain_t                  *queue;
-    ngx_chain_t                 **queue_last;
-    size_t                        queued;
+    ngx_chain_t                  *queue;        /* sent ones too, as long as
+                                                   they may be sent again */
+    ngx_chain_t                  *queue_tail;
+    ngx_chain_t                  *queue_free;
+    size_t                        queued;       /* not sent yet */
+    size_t                        held;         /* in queue */
     ngx_connection_t             *connection;
     sbx_wire_t                    wire;
-    ngx_event_t                   retry;        /* waits for the door */
+    ngx_event_t                   retry;        /* tells of a closed door */
+    ngx_queue_t                   wait;         /* for the door */
     ngx_msec_t                    deadline;
     ngx_uint_t                    tries;
     ngx_fd_t                      peer;         /* the end to be sent */
+    ngx_fd_t                      passed;       /* received, not delivered */
+    ngx_uint_t                   *dead;         /* set when the pool goes */
     unsigned                      sent:1;
     unsigned                      accepted:1;
+    unsigned                      answered:1;   /* by any frame */
+    unsigned                      waiting:1;
+    unsigned                      mute:1;       /* the peer takes no more */
     unsigned                      stopped:1;    /* reading */
     unsigned                      closed:1;
 };
@@ -305,8 +316,59 @@ void ngx_http_sandbox_call_close(ngx_http_sandbox_call_t *call);
 extern ngx_module_t  ngx_http_sandbox_module;
 
 ngx_int_t ngx_http_sandbox_add_variables(ngx_conf_t *cf);
-ngx_http_sandbox_ctx_t *ngx_http_sandbox_ctx(ngx_http_request_t *r);
 
+/* NULL where no API has seen the request; survives internal redirects. */
+ngx_http_sandbox_ctx_t *ngx_http_sandbox_ctx(ngx_http_request_t *r);
+/* For the router: NULL when out of memory. */
+ngx_http_sandbox_ctx_t *ngx_http_sandbox_ctx_create(ngx_http_request_t *r);
+
+
+/*
+ * ---- inside the module's root --------------------------------------------
+ */
+
+/* Bounds of a size directive, as its "post". */
+
+typedef struct {
+    off_t                         min;
+    off_t                         max;
+    ngx_uint_t                    offset;       /* the field is an off_t */
+} ngx_http_sandbox_size_bounds_t;
+
+char *ngx_http_sandbox_set_api(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_sandbox_set_path(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_sandbox_set_cgroup(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_sandbox_set_uid_range(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_sandbox_set_limits(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_sandbox_set_exec_timeout(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_sandbox_set_size(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+/* Settles defaults below maxima; NGX_CONF_ERROR is logged. */
+char *ngx_http_sandbox_settle_limits(ngx_conf_t *cf,
+    ngx_http_sandbox_main_conf_t *smcf);
+/* Makes a path below the prefix, or the working directory, absolute. */
+ngx_int_t ngx_http_sandbox_full_path(ngx_cycle_t *cycle, ngx_str_t *path);
+
+ngx_int_t ngx_http_sandbox_init_module(ngx_cycle_t *cycle);
+ngx_int_t ngx_http_sandbox_init_process(ngx_cycle_t *cycle);
+void ngx_http_sandbox_exit_process(ngx_cycle_t *cycle);
+
+void ngx_http_sandbox_call_init(ngx_cycle_t *cycle);
+void ngx_http_sandbox_call_exit(void);
+
+/* The value of $request_id; empty when out of memory. */
+void ngx_http_sandbox_request_id(ngx_http_request_t *r, ngx_str_t *id);
+
+/* As _json_send(), with a media type, which is a constant. */
+ngx_int_t ngx_http_sandbox_json_send_as(ngx_http_request_t *r,
+    ngx_uint_t status, const char *type, ngx_http_sandbox_json_t *j);
 
 
 #endif /* _NGX_HTTP_SANDBOX_H_INCLUDED_ */

@@ -225,9 +225,11 @@ ngx_http_sandbox_init_main_conf(ngx_conf_t *cf, void *conf)
 
     /* the setters hold both to less than these arrays */
 
-    ngx_memcpy(config->template_dir, smcf->template_dir.data,
-               smcf->template_dir.len);
-    ngx_memcpy(config->cgroup, smcf->cgroup.data, smcf->cgroup.len);
+    (void) ngx_snprintf((u_char *) config->template_dir,
+                        sizeof(config->template_dir) - 1, "%V",
+                        &smcf->template_dir);
+    (void) ngx_snprintf((u_char *) config->cgroup,
+                        sizeof(config->cgroup) - 1, "%V", &smcf->cgroup);
 
     smcf->config = config;
 

@@ -155,6 +155,9 @@ struct sbx_init_command_s {
     unsigned              reaped:1;
     unsigned              killed:1;
     unsigned              terminated:1;
+    unsigned              settled:1;   /* all that it started is dead, if it
+                                          was to die */
+    unsigned              answered:1;  /* EXIT is on its way */
     unsigned              told:1;      /* COMMAND_OVER has been sent */
 
     sbx_f_exec_t          exec;
@@ -175,10 +178,10 @@ struct sbx_init_command_s {
     uint64_t              end;
     uint64_t              deadline;
     uint64_t              poll;        /* next look at the CPU time */
-    uint64_t              recheck;     /* OVER: next look at the group */
-    uint64_t              give_up;     /* OVER: the group is waited for
-                                          until then */
-    uint32_t              reason;      /* why init killed it */
+    uint64_t              recheck;     /* next look at a killed group */
+    uint64_t              give_up;     /* OVER: the group is waited for until
+                                          then; CLOSING: the worker is */
+    sbx_reason_t          reason;      /* why init killed it */
     sbx_f_exit_t          exit;
 };
 
@@ -197,6 +200,8 @@ void sbx_init_exec_resume(sbx_init_command_t *c);
 void sbx_init_exec_interest(sbx_init_command_t *c);
 /* The worker is gone: the call ends, and with it the command, as a rule. */
 void sbx_init_exec_hang_up(sbx_init_command_t *c);
+/* Waits for a buffer or for room. */
+void sbx_init_exec_starve(sbx_init_command_t *c);
 void sbx_init_exec_starved(void);
 void sbx_init_error_fill(sbx_f_error_t *f, const sbx_error_t *e);
 void sbx_init_error_quota(sbx_f_error_t *f, uint64_t limit);
@@ -217,9 +222,14 @@ void sbx_init_command_free(sbx_init_command_t *c);
 unsigned sbx_init_command_running(void);
 
 /* limits.c */
+/* Fills what the call left out, and refuses what the session lacks. */
 int sbx_init_exec_limits(sbx_f_exec_t *exec, sbx_error_t *e);
+void sbx_init_launch_limits(sbx_init_launch_t *launch,
+    const sbx_f_exec_t *exec);
 
 /* output.c */
+int sbx_init_output_start(sbx_error_t *e);
+/* The command's ends; 0, or -1 with errno. */
 int sbx_init_output_open(sbx_init_command_t *c, int ends[2]);
 void sbx_init_output_watch(sbx_init_command_t *c);
 /* What is in the pipes now is the rest of the command's output. */
@@ -228,9 +238,14 @@ void sbx_init_output_last(sbx_init_command_t *c);
 int sbx_init_output_done(sbx_init_command_t *c);
 void sbx_init_output_close(sbx_init_command_t *c);
 
+/* A pipe of which our end does not block, owned by the command's user. */
+int sbx_init_pipe(const sbx_init_command_t *c, int ours, int fds[2]);
+
 /* stdin.c */
-/* 1: taken; 0: held back, the call is read no further. */
-int sbx_init_input_frame(sbx_init_command_t *c, const uint8_t *data,
+/* The command's end; 0, or -1 with errno. */
+int sbx_init_input_open(sbx_init_command_t *c, int *end);
+/* What does not go at once stays in the call's buffer (input_left). */
+void sbx_init_input_frame(sbx_init_command_t *c, const uint8_t *data,
     size_t size);
 void sbx_init_input_close(sbx_init_command_t *c);
 
@@ -246,6 +261,8 @@ int sbx_init_usage_populated(sbx_init_command_t *c);
 /*
  * ---- launching ---------------------------------------------------------
  */
+
+#define SBX_INIT_RLIMITS   10
 
 typedef enum {
     SBX_INIT_STAGE_NONE,
@@ -290,8 +307,8 @@ struct sbx_init_launch_s {
     unsigned              nattach;
     const void           *filter;
     size_t                filter_size;
-    struct rlimit64       rlimits[10];
-    int                   resources[10];
+    struct rlimit64       rlimits[SBX_INIT_RLIMITS];
+    int                   resources[SBX_INIT_RLIMITS];
     unsigned              nrlimits;
 };
 
@@ -303,7 +320,7 @@ void sbx_init_launch_sweep(void);
 /* Checks the table and fills argv, envp and cwd; -1: SBX_E_INVALID. */
 int sbx_init_launch_strings(sbx_init_launch_t *launch,
     const sbx_f_exec_t *exec, sbx_error_t *e);
-/* Descriptor that tells of launches that are through: uint32_t indexes. */
+/* A descriptor that tells of launches that are through: uint32_t indexes. */
 int sbx_init_launch_open(sbx_error_t *e);
 /* 0, or -1 with errno. */
 int sbx_init_launch_go(sbx_init_launch_t *launch);

@@ -31,7 +31,8 @@
 #include <sys/vfs.h>
 
 
-#define SBX_USER   1000u
+#define SBX_USER            1000u
+#define SBX_OVERLAY_INODES  3        /* the tmpfs's top, and work's own */
 
 
 /* Owners are the session's own ids; parents come first. */
@@ -107,8 +108,11 @@ sbx_root_tmpfs(sbx_plan_t *plan, sbx_error_t *e)
     sbx_auto_fd  fs = -1;
 
     entries = sbx_etc_inodes() + sbx_nelts(sbx_root_dirs)
-              + sbx_nelts(sbx_root_plain) + sbx_nelts(sbx_root_points)
-              + 2;                    /* the top, and the overlay's own */
+              + sbx_nelts(sbx_root_plain) + SBX_OVERLAY_INODES;
+
+    if (plan->template_fd != -1) {
+        entries += sbx_nelts(sbx_root_points);
+    }
 
     (void) snprintf(size, sizeof(size), "%" PRIu64,
                     plan->launch->limits.disk + sbx_etc_disk(plan));

@@ -203,7 +203,7 @@ helpers(test_broker_t *t)
 
     (void) snprintf(path, sizeof(path), "%s/sandbox-broker", t->helpers);
     (void) snprintf(buf, sizeof(buf), "%s/sandbox-broker", dir);
-    (void) symlink(path, buf);
+    (void) !symlink(path, buf);
 
     (void) snprintf(path, sizeof(path), "%s/sandbox-init", dir);
     in = open("/proc/self/exe", O_RDONLY|O_CLOEXEC);

@@ -1,0 +1,414 @@
+#include "ngx_http_sandbox.h"
+
+
+#define NGX_HTTP_SANDBOX_JSON_FIRST    1024
+#define NGX_HTTP_SANDBOX_JSON_BLOCK    65536
+
+
+static u_char *ngx_http_sandbox_json_reserve(ngx_http_sandbox_json_t *j,
+    size_t *room);
+static size_t ngx_http_sandbox_json_plain(const u_char *p, size_t len);
+static size_t ngx_http_sandbox_json_utf8(const u_char *p, size_t len,
+    ngx_uint_t *valid);
+
+
+void
+ngx_http_sandbox_json_init(ngx_http_sandbox_json_t *j, ngx_pool_t *pool)
+{
+    j->pool = pool;
+    j->out = NULL;
+    j->last = &j->out;
+    j->buf = NULL;
+    j->size = 0;
+    j->failed = 0;
+}
+
+
+/* Where to write, and how much fits; NULL when out of memory. */
+
+static u_char *
+ngx_http_sandbox_json_reserve(ngx_http_sandbox_json_t *j, size_t *room)
+{
+    size_t        size;
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
+
+    b = j->buf;
+
+    if (b == NULL || b->last == b->end) {
+        size = NGX_HTTP_SANDBOX_JSON_FIRST;
+
+        if (b != NULL) {
+            size = ngx_min(2 * (size_t) (b->end - b->start),
+                           NGX_HTTP_SANDBOX_JSON_BLOCK);
+        }
+
+        cl = ngx_alloc_chain_link(j->pool);
+        b = ngx_create_temp_buf(j->pool, size);
+
+        if (cl == NULL || b == NULL) {
+            j->failed = 1;
+            return NULL;
+        }
+
+        cl->buf = b;
+        cl->next = NULL;
+
+        *j->last = cl;
+        j->last = &cl->next;
+        j->buf = b;
+    }
+
+    *room = b->end - b->last;
+
+    return b->last;
+}
+
+
+void
+ngx_http_sandbox_json_raw(ngx_http_sandbox_json_t *j, const char *s)
+{
+    ngx_http_sandbox_json_raw_len(j, s, ngx_strlen(s));
+}
+
+
+void
+ngx_http_sandbox_json_raw_len(ngx_http_sandbox_json_t *j, const void *s,
+    size_t len)
+{
+    u_char        *p;
+    size_t         n;
+    const u_char  *from;
+
+    from = s;
+
+    while (len != 0 && !j->failed) {
+        p = ngx_http_sandbox_json_reserve(j, &n);
+
+        if (p == NULL) {
+            return;
+        }
+
+        n = ngx_min(n, len);
+        j->buf->last = ngx_cpymem(p, from, n);
+        j->size += n;
+
+        from += n;
+        len -= n;
+    }
+}
+
+
+/* How many bytes from p on need no escape. */
+
+static size_t
+ngx_http_sandbox_json_plain(const u_char *p, size_t len)
+{
+    size_t  i;
+
+    for (i = 0; i < len; i++) {
+        if (p[i] < 0x20 || p[i] >= 0x80 || p[i] == '"' || p[i] == '\\') {
+            break;
+        }
+    }
+
+    return i;
+}
+
+
+/*
+ * The length of the UTF-8 sequence at p, which is not ASCII; of an invalid
+ * one, that of its longest part that some valid sequence begins with.
+ */
+
+static size_t
+ngx_http_sandbox_json_utf8(const u_char *p, size_t len, ngx_uint_t *valid)
+{
+    size_t      i, n;
+    u_char      low, high;
+    ngx_uint_t  k;
+
+    static const struct {
+        u_char  first;
+        u_char  last;
+        u_char  low;           /* bounds of the second byte */
+        u_char  high;
+        u_char  size;
+    } leads[] = {
+        { 0xc2, 0xdf, 0x80, 0xbf, 2 },
+        { 0xe0, 0xe0, 0xa0, 0xbf, 3 },
+        { 0xe1, 0xec, 0x80, 0xbf, 3 },
+        { 0xed, 0xed, 0x80, 0x9f, 3 },
+        { 0xee, 0xef, 0x80, 0xbf, 3 },
+        { 0xf0, 0xf0, 0x90, 0xbf, 4 },
+        { 0xf1, 0xf3, 0x80, 0xbf, 4 },
+        { 0xf4, 0xf4, 0x80, 0x8f, 4 },
+        { 0, 0, 0, 0, 0 }
+    };
+
+    *valid = 0;
+
+    for (k = 0; leads[k].size != 0; k++) {
+        if (p[0] >= leads[k].first && p[0] <= leads[k].last) {
+            break;
+        }
+    }
+
+    if (leads[k].size == 0) {
+        return 1;
+    }
+
+    low = leads[k].low;
+    high = leads[k].high;
+    n = ngx_min(len, leads[k].size);
+
+    for (i = 1; i < n; i++) {
+        if (p[i] < low || p[i] > high) {
+            return i;
+        }
+
+        low = 0x80;
+        high = 0xbf;
+    }
+
+    *valid = (n == leads[k].size);
+
+    return n;
+}
+
+
+void
+ngx_http_sandbox_json_string(ngx_http_sandbox_json_t *j, const void *s,
+    size_t len)
+{
+    size_t         n;
+    u_char         escape[8];
+    ngx_uint_t     valid;
+    const u_char  *p, *named;
+
+    static const u_char  names[] = "\"\"\\\\\bb\ff\nn\rr\tt";
+
+    p = s;
+
+    ngx_http_sandbox_json_raw_len(j, "\"", 1);
+
+    while (len != 0 && !j->failed) {
+        n = ngx_http_sandbox_json_plain(p, len);
+
+        if (n != 0) {
+            ngx_http_sandbox_json_raw_len(j, p, n);
+
+        } else if (*p >= 0x80) {
+            n = ngx_http_sandbox_json_utf8(p, len, &valid);
+
+            if (valid) {
+                ngx_http_sandbox_json_raw_len(j, p, n);
+
+            } else {
+                ngx_http_sandbox_json_raw_len(j, "\xef\xbf\xbd", 3);
+            }
+
+        } else {
+            n = 1;
+
+            for (named = names; *named != '\0' && *named != *p; named += 2) {
+                /* void */
+            }
+
+            escape[0] = '\\';
+
+            if (*named != '\0') {
+                escape[1] = named[1];
+                ngx_http_sandbox_json_raw_len(j, escape, 2);
+
+            } else {
+                (void) ngx_sprintf(escape + 1, "u%04xd", (int) *p);
+                ngx_http_sandbox_json_raw_len(j, escape, 6);
+            }
+        }
+
+        p += n;
+        len -= n;
+    }
+
+    ngx_http_sandbox_json_raw_len(j, "\"", 1);
+}
+
+
+void
+ngx_http_sandbox_json_cstring(ngx_http_sandbox_json_t *j, const char *s)
+{
+    ngx_http_sandbox_json_string(j, s, ngx_strlen(s));
+}
+
+
+void
+ngx_http_sandbox_json_base64(ngx_http_sandbox_json_t *j, const void *s,
+    size_t len)
+{
+    u_char         buf[1024];
+    size_t         n;
+    ngx_str_t      from, to;
+    const u_char  *p;
+
+    p = s;
+
+    ngx_http_sandbox_json_raw_len(j, "\"", 1);
+
+    while (len != 0 && !j->failed) {
+
+        /* multiples of three bytes need no padding */
+
+        n = ngx_min(len, 3 * sizeof(buf) / 4);
+
+        from.data = (u_char *) p;
+        from.len = n;
+        to.data = buf;
+
+        ngx_encode_base64(&to, &from);
+        ngx_http_sandbox_json_raw_len(j, to.data, to.len);
+
+        p += n;
+        len -= n;
+    }
+
+    ngx_http_sandbox_json_raw_len(j, "\"", 1);
+}
+
+
+void
+ngx_http_sandbox_json_int(ngx_http_sandbox_json_t *j, int64_t n)
+{
+    u_char  buf[NGX_INT64_LEN], *p;
+
+    p = ngx_sprintf(buf, "%L", n);
+    ngx_http_sandbox_json_raw_len(j, buf, p - buf);
+}
+
+
+void
+ngx_http_sandbox_json_bool(ngx_http_sandbox_json_t *j, ngx_uint_t b)
+{
+    ngx_http_sandbox_json_raw(j, b ? "true" : "false");
+}
+
+
+void
+ngx_http_sandbox_json_seconds(ngx_http_sandbox_json_t *j, uint64_t us)
+{
+    u_char  buf[NGX_INT64_LEN + 8], *p;
+
+    p = ngx_sprintf(buf, "%uL.%06uL", us / 1000000, us % 1000000);
+
+    while (p[-1] == '0') {
+        p--;
+    }
+
+    if (p[-1] == '.') {
+        p--;
+    }
+
+    ngx_http_sandbox_json_raw_len(j, buf, p - buf);
+}
+
+
+void
+ngx_http_sandbox_json_time(ngx_http_sandbox_json_t *j, int64_t ms)
+{
+    u_char    buf[NGX_INT64_LEN + sizeof("\"-00-00T00:00:00.000Z\"")], *p;
+    ngx_tm_t  tm;
+
+    /* a file's time may be before 1970, which is told as that */
+
+    if (ms < 0) {
+        ms = 0;
+    }
+
+    ngx_gmtime((time_t) (ms / 1000), &tm);
+
+    p = ngx_sprintf(buf, "\"%4d-%02d-%02dT%02d:%02d:%02d.%03dZ\"",
+                    tm.ngx_tm_year, tm.ngx_tm_mon, tm.ngx_tm_mday,
+                    tm.ngx_tm_hour, tm.ngx_tm_min, tm.ngx_tm_sec,
+                    (int) (ms % 1000));
+
+    ngx_http_sandbox_json_raw_len(j, buf, p - buf);
+}
+
+
+ngx_int_t
+ngx_http_sandbox_json_send(ngx_http_request_t *r, ngx_uint_t status,
+    ngx_http_sandbox_json_t *j)
+{
+    return ngx_http_sandbox_json_send_as(r, status, "application/json", j);
+}
+
+
+ngx_int_t
+ngx_http_sandbox_json_send_as(ngx_http_request_t *r, ngx_uint_t status,
+    const char *type, ngx_http_sandbox_json_t *j)
+{
+    ngx_int_t   rc;
+    ngx_str_t   value;
+
+    if (r->header_sent) {
+        return NGX_ERROR;
+    }
+
+    ngx_str_set(&value, "no-store");
+
+    if (j->failed
+        || ngx_http_sandbox_add_header(r, "Cache-Control", &value) != NGX_OK)
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    /* conditions of the request are about files, not about this text */
+
+    r->disable_not_modified = 1;
+
+    r->headers_out.status = status;
+    r->headers_out.status_line.len = 0;
+    r->headers_out.content_length_n = j->size;
+    r->headers_out.content_type.data = (u_char *) type;
+    r->headers_out.content_type.len = ngx_strlen(type);
+    r->headers_out.content_type_len = r->headers_out.content_type.len;
+    r->headers_out.content_type_lowcase = NULL;
+
+    if (j->out == NULL) {
+        r->header_only = 1;
+    }
+
+    rc = ngx_http_send_header(r);
+
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        return rc;
+    }
+
+    j->buf->last_buf = 1;
+    j->buf->last_in_chain = 1;
+
+    return ngx_http_output_filter(r, j->out);
+}
+
+
+ngx_int_t
+ngx_http_sandbox_add_header(ngx_http_request_t *r, const char *key,
+    ngx_str_t *value)
+{
+    ngx_table_elt_t  *h;
+
+    h = ngx_list_push(&r->headers_out.headers);
+
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memzero(h, sizeof(ngx_table_elt_t));
+
+    h->hash = 1;
+    h->key.data = (u_char *) key;
+    h->key.len = ngx_strlen(key);
+    h->value = *value;
+
+    return NGX_OK;
+}

@@ -1,0 +1,464 @@
+#include "ngx_http_sandbox.h"
+
+
+#define NGX_HTTP_SANDBOX_DETAIL_MAX   1024
+
+
+typedef struct {
+    ngx_http_sandbox_error_e    error;
+    ngx_uint_t                  status;
+    const char                 *code;
+    const char                 *word;
+    const char                 *title;
+    const char                 *detail;
+    const char                 *suggestion;
+} ngx_http_sandbox_problem_t;
+
+
+static const ngx_http_sandbox_problem_t *ngx_http_sandbox_problem_find(
+    ngx_http_sandbox_error_e error);
+static void ngx_http_sandbox_problem_begin(ngx_http_request_t *r,
+    ngx_http_sandbox_json_t *j, const ngx_http_sandbox_problem_t *problem,
+    const u_char *detail, size_t len);
+static ngx_int_t ngx_http_sandbox_problem_end(ngx_http_request_t *r,
+    ngx_http_sandbox_json_t *j, const ngx_http_sandbox_problem_t *problem,
+    uint64_t retry_after);
+static ngx_int_t ngx_http_sandbox_problem_body(ngx_http_request_t *r);
+static ngx_http_sandbox_error_e ngx_http_sandbox_problem_map(
+    ngx_http_request_t *r, uint32_t code, ngx_err_t err, const char *text);
+
+
+static const ngx_http_sandbox_problem_t  ngx_http_sandbox_problems[] = {
+
+    { NGX_HTTP_SANDBOX_UNAUTHENTICATED, 401, "E1001", "unauthenticated",
+      "Unauthenticated", "this server asks for an identity",
+      "Send the credentials that the operator gave you." },
+
+    { NGX_HTTP_SANDBOX_FORBIDDEN, 403, "E1002", "forbidden",
+      "Forbidden", "this identity may not do that",
+      "Act as the identity that owns it, or ask the operator." },
+
+    { NGX_HTTP_SANDBOX_TEMPLATE_NOT_FOUND, 404, "E2001",
+      "template_not_found",
+      "Template not found", "there is no such template",
+      "Choose one of GET /templates." },
+
+    { NGX_HTTP_SANDBOX_INVALID_MANIFEST, 400, "E2002", "invalid_manifest",
+      "Invalid manifest", "it asks for what this server cannot give",
+      "Ask for no more than the detail allows." },
+
+    { NGX_HTTP_SANDBOX_QUOTA_EXCEEDED, 429, "E2003", "quota_exceeded",
+      "Quota exceeded", "a limit is reached",
+      "Free what counts against the limit, or wait." },
+
+    { NGX_HTTP_SANDBOX_CAPACITY_EXHAUSTED, 503, "E2004",
+      "capacity_exhausted",
+      "Capacity exhausted", "this node has no room",
+      "Try again later, or on another node." },
+
+    { NGX_HTTP_SANDBOX_SESSION_NOT_FOUND, 404, "E2009", "session_not_found",
+      "Session not found", "there is no such session",
+      "Create a session with POST /sessions." },
+
+    { NGX_HTTP_SANDBOX_SESSION_PAUSED, 409, "E2010", "session_paused",
+      "Session paused", "the session is paused",
+      "Resume the session first." },
+
+    { NGX_HTTP_SANDBOX_CONFLICT, 409, "E2011", "conflict",
+      "Conflict", "the state of things does not allow that",
+      "Look at the state, then decide again." },
+
+    { NGX_HTTP_SANDBOX_INVALID_REQUEST, 400, "E3001", "invalid_request",
+      "Invalid request", "the request is not what the route takes",
+      "Correct the field that the detail names." },
+
+    { NGX_HTTP_SANDBOX_PROCESS_NOT_FOUND, 404, "E3002", "process_not_found",
+      "Process not found", "there is no such process",
+      "List the processes of the session." },
+
+    { NGX_HTTP_SANDBOX_NETWORK_NOT_PERMITTED, 403, "E3003",
+      "network_not_permitted",
+      "Network not permitted", "the manifest grants no such network access",
+      "Create a session whose manifest grants it." },
+
+    { NGX_HTTP_SANDBOX_CAPABILITY_NOT_SUPPORTED, 403, "E3004",
+      "capability_not_supported",
+      "Capability not supported",
+      "the template or the manifest lacks the capability",
+      "Create a session that has the capability." },
+
+    { NGX_HTTP_SANDBOX_CONTEXT_NOT_FOUND, 404, "E3005", "context_not_found",
+      "Context not found", "there is no such context",
+      "List the contexts of the session." },
+
+    { NGX_HTTP_SANDBOX_COMMAND_NOT_FOUND, 404, "E3006", "command_not_found",
+      "Command not found", "there is no such named command",
+      "List the commands of the session." },
+
+    { NGX_HTTP_SANDBOX_INSTALL_FAILED, 422, "E3007", "install_failed",
+      "Install failed", "the package manager failed",
+      "Read its output." },
+
+    { NGX_HTTP_SANDBOX_OFFSET_GONE, 410, "E3008", "offset_gone",
+      "Offset gone", "output at that offset is no longer kept",
+      "Go on from the oldest offset there is." },
+
+    { NGX_HTTP_SANDBOX_NOT_FOUND, 404, "E3009", "not_found",
+      "Not found", "there is no such route",
+      "Check the path against the API's reference." },
+
+    { NGX_HTTP_SANDBOX_METHOD_NOT_ALLOWED, 405, "E3010",
+      "method_not_allowed",
+      "Method not allowed", "the route does not take this method",
+      "Use a method that the Allow header names." },
+
+    { NGX_HTTP_SANDBOX_UNSUPPORTED_MEDIA_TYPE, 415, "E3011",
+      "unsupported_media_type",
+      "Unsupported media type", "the body must be application/json",
+      "Send \"Content-Type: application/json\"." },
+
+    { NGX_HTTP_SANDBOX_FILE_NOT_FOUND, 404, "E4001", "file_not_found",
+      "File not found", "there is no such file",
+      "List the files of the session." },
+
+    { NGX_HTTP_SANDBOX_INVALID_PATH, 400, "E4002", "invalid_path",
+      "Invalid path", "the path cannot be one",
+      "Send a path without NUL of at most 4095 bytes." },
+
+    { NGX_HTTP_SANDBOX_PATH_NOT_ALLOWED, 403, "E4003", "path_not_allowed",
+      "Path not allowed", "policy or permission denies the path",
+      "Use a path that the session's user may use." },
+
+    { NGX_HTTP_SANDBOX_WRONG_FILE_TYPE, 409, "E4004", "wrong_file_type",
+      "Wrong file type", "it is not of the type that the call needs",
+      "Name a regular file, or a directory where one is needed." },
+
+    { NGX_HTTP_SANDBOX_PAYLOAD_TOO_LARGE, 413, "E4005", "payload_too_large",
+      "Payload too large", "the body is larger than this server takes",
+      "Send less at once." },
+
+    { NGX_HTTP_SANDBOX_NO_SPACE, 507, "E4006", "no_space",
+      "No space", "the session's disk or inodes are used up",
+      "Delete files, or create a session with more disk." },
+
+    { NGX_HTTP_SANDBOX_ALREADY_EXISTS, 409, "E4007", "already_exists",
+      "Already exists", "it is already there",
+      "Allow overwriting, or choose another name." },
+
+    { NGX_HTTP_SANDBOX_PRECONDITION_FAILED, 412, "E4008",
+      "precondition_failed",
+      "Precondition failed", "the file is not the one that you expected",
+      "Read the file again, and use its new ETag." },
+
+    { NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE, 503, "E5001",
+      "broker_unavailable",
+      "Broker unavailable", "the sandbox core did not answer",
+      "Try again in a second." },
+
+    { NGX_HTTP_SANDBOX_INTERNAL, 500, "E5002", "internal",
+      "Internal error", "the server failed; its log says why",
+      "Report it with the X-Request-ID of this answer." },
+
+    { NGX_HTTP_SANDBOX_NOT_IMPLEMENTED, 501, "E5003", "not_implemented",
+      "Not implemented", "the route is reserved",
+      "Do without it." },
+
+    { 0, 0, NULL, NULL, NULL, NULL, NULL }
+};
+
+
+static const struct {
+    uint32_t                    code;
+    ngx_http_sandbox_error_e    error;
+} ngx_http_sandbox_core_errors[] = {
+    { SBX_E_INTERNAL, NGX_HTTP_SANDBOX_INTERNAL },
+    { SBX_E_UNAVAILABLE, NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE },
+    { SBX_E_INVALID, NGX_HTTP_SANDBOX_INVALID_REQUEST },
+    { SBX_E_MANIFEST, NGX_HTTP_SANDBOX_INVALID_MANIFEST },
+    { SBX_E_TEMPLATE, NGX_HTTP_SANDBOX_TEMPLATE_NOT_FOUND },
+    { SBX_E_SESSION, NGX_HTTP_SANDBOX_SESSION_NOT_FOUND },
+    { SBX_E_PAUSED, NGX_HTTP_SANDBOX_SESSION_PAUSED },
+    { SBX_E_CONFLICT, NGX_HTTP_SANDBOX_CONFLICT },
+    { SBX_E_QUOTA, NGX_HTTP_SANDBOX_QUOTA_EXCEEDED },
+    { SBX_E_CAPACITY, NGX_HTTP_SANDBOX_CAPACITY_EXHAUSTED },
+    { SBX_E_PROCESS, NGX_HTTP_SANDBOX_PROCESS_NOT_FOUND },
+    { SBX_E_FILE, NGX_HTTP_SANDBOX_FILE_NOT_FOUND },
+    { SBX_E_PATH, NGX_HTTP_SANDBOX_INVALID_PATH },
+    { SBX_E_DENIED, NGX_HTTP_SANDBOX_PATH_NOT_ALLOWED },
+    { SBX_E_FILE_TYPE, NGX_HTTP_SANDBOX_WRONG_FILE_TYPE },
+    { SBX_E_NO_SPACE, NGX_HTTP_SANDBOX_NO_SPACE },
+    { SBX_E_EXISTS, NGX_HTTP_SANDBOX_ALREADY_EXISTS },
+    { SBX_E_PRECONDITION, NGX_HTTP_SANDBOX_PRECONDITION_FAILED },
+    { SBX_E_TOO_LARGE, NGX_HTTP_SANDBOX_PAYLOAD_TOO_LARGE },
+    { SBX_E_CAPABILITY, NGX_HTTP_SANDBOX_CAPABILITY_NOT_SUPPORTED },
+    { SBX_OK, NGX_HTTP_SANDBOX_INTERNAL }
+};
+
+
+/* By sbx_ended_t. */
+
+static const char *const  ngx_http_sandbox_ended_words[] = {
+    NULL, "destroyed", "expired", "idle", "admin", "node_restart"
+};
+
+
+static const ngx_http_sandbox_problem_t *
+ngx_http_sandbox_problem_find(ngx_http_sandbox_error_e error)
+{
+    const ngx_http_sandbox_problem_t  *problem, *internal;
+
+    internal = NULL;
+
+    for (problem = ngx_http_sandbox_problems;
+         problem->code != NULL;
+         problem++)
+    {
+        if (problem->error == error) {
+            return problem;
+        }
+
+        if (problem->error == NGX_HTTP_SANDBOX_INTERNAL) {
+            internal = problem;
+        }
+    }
+
+    return internal;
+}
+
+
+ngx_int_t
+ngx_http_sandbox_problem(ngx_http_request_t *r,
+    ngx_http_sandbox_error_e error, const char *detail_fmt, ...)
+{
+    u_char                             detail[NGX_HTTP_SANDBOX_DETAIL_MAX];
+    u_char                            *last;
+    va_list                            args;
+    uint64_t                           retry_after;
+    ngx_http_sandbox_json_t            j;
+    const ngx_http_sandbox_problem_t  *problem;
+
+    problem = ngx_http_sandbox_problem_find(error);
+    last = detail;
+
+    if (detail_fmt != NULL) {
+        va_start(args, detail_fmt);
+        last = ngx_vslprintf(detail, detail + sizeof(detail), detail_fmt,
+                             args);
+        va_end(args);
+    }
+
+    retry_after = (error == NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE) ? 1 : 0;
+
+    ngx_http_sandbox_problem_begin(r, &j, problem, detail, last - detail);
+
+    return ngx_http_sandbox_problem_end(r, &j, problem, retry_after);
+}
+
+
+ngx_int_t
+ngx_http_sandbox_problem_core(ngx_http_request_t *r,
+    const sbx_error_t *error)
+{
+    sbx_f_error_t  wire;
+
+    ngx_memzero(&wire, sizeof(sbx_f_error_t));
+
+    wire.code = error->code;
+    wire.err = error->err;
+    (void) ngx_cpystrn((u_char *) wire.text, (u_char *) error->text,
+                       ngx_min(sizeof(wire.text), sizeof(error->text)));
+
+    return ngx_http_sandbox_problem_wire(r, &wire);
+}
+
+
+ngx_int_t
+ngx_http_sandbox_problem_wire(ngx_http_request_t *r,
+    const sbx_f_error_t *error)
+{
+    u_char                             text[sizeof(error->text)], *detail;
+    uint64_t                           retry_after;
+    ngx_http_sandbox_json_t            j;
+    ngx_http_sandbox_error_e           e;
+    const ngx_http_sandbox_problem_t  *problem;
+
+    static const ngx_uint_t            words =
+        sizeof(ngx_http_sandbox_ended_words) / sizeof(char *);
+
+    /* it may come from a session, strings without their ends */
+
+    detail = text;
+    (void) ngx_cpystrn(text, (u_char *) error->text, sizeof(text));
+
+    e = ngx_http_sandbox_problem_map(r, error->code, error->err,
+                                     (char *) text);
+    problem = ngx_http_sandbox_problem_find(e);
+    retry_after = error->retry_after;
+
+    if (e == NGX_HTTP_SANDBOX_INTERNAL) {
+
+        /* what went wrong on the host is for its log only */
+
+        text[0] = '\0';
+
+    } else if (e == NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE) {
+        retry_after = ngx_max(retry_after, 1);
+    }
+
+    ngx_http_sandbox_problem_begin(r, &j, problem, detail,
+                                   ngx_strlen(detail));
+
+    if (e == NGX_HTTP_SANDBOX_QUOTA_EXCEEDED) {
+        ngx_http_sandbox_json_raw(&j, ",\"scope\":");
+        ngx_http_sandbox_json_string(&j, error->scope,
+                            strnlen(error->scope, sizeof(error->scope)));
+        ngx_http_sandbox_json_raw(&j, ",\"resource\":");
+        ngx_http_sandbox_json_string(&j, error->resource,
+                            strnlen(error->resource,
+                                    sizeof(error->resource)));
+        ngx_http_sandbox_json_raw(&j, ",\"limit\":");
+        ngx_http_sandbox_json_int(&j, (int64_t) error->limit);
+    }
+
+    if (e == NGX_HTTP_SANDBOX_SESSION_NOT_FOUND
+        && error->ended != SBX_ENDED_NOT && error->ended < words)
+    {
+        ngx_http_sandbox_json_raw(&j, ",\"ended\":");
+        ngx_http_sandbox_json_cstring(&j,
+                             ngx_http_sandbox_ended_words[error->ended]);
+        ngx_http_sandbox_json_raw(&j, ",\"ended_at\":");
+        ngx_http_sandbox_json_time(&j, error->ended_at);
+    }
+
+    return ngx_http_sandbox_problem_end(r, &j, problem, retry_after);
+}
+
+
+static ngx_http_sandbox_error_e
+ngx_http_sandbox_problem_map(ngx_http_request_t *r, uint32_t code,
+    ngx_err_t err, const char *text)
+{
+    ngx_uint_t                i;
+    ngx_http_sandbox_error_e  e;
+
+    for (i = 0; ngx_http_sandbox_core_errors[i].code != SBX_OK; i++) {
+        if (ngx_http_sandbox_core_errors[i].code == code) {
+            break;
+        }
+    }
+
+    e = ngx_http_sandbox_core_errors[i].error;
+
+    if (e == NGX_HTTP_SANDBOX_INTERNAL
+        || e == NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE)
+    {
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, err, "sandbox: %s",
+                      text);
+    }
+
+    return e;
+}
+
+
+/* The object, left open for more members. */
+
+static void
+ngx_http_sandbox_problem_begin(ngx_http_request_t *r,
+    ngx_http_sandbox_json_t *j, const ngx_http_sandbox_problem_t *problem,
+    const u_char *detail, size_t len)
+{
+    ngx_http_sandbox_json_init(j, r->pool);
+
+    ngx_http_sandbox_json_raw(j, "{\"status\":");
+    ngx_http_sandbox_json_int(j, (int64_t) problem->status);
+    ngx_http_sandbox_json_raw(j, ",\"title\":");
+    ngx_http_sandbox_json_cstring(j, problem->title);
+    ngx_http_sandbox_json_raw(j, ",\"error\":");
+    ngx_http_sandbox_json_cstring(j, problem->word);
+    ngx_http_sandbox_json_raw(j, ",\"code\":");
+    ngx_http_sandbox_json_cstring(j, problem->code);
+    ngx_http_sandbox_json_raw(j, ",\"detail\":");
+
+    if (len != 0) {
+        ngx_http_sandbox_json_string(j, detail, len);
+
+    } else {
+        ngx_http_sandbox_json_cstring(j, problem->detail);
+    }
+
+    ngx_http_sandbox_json_raw(j, ",\"suggestion\":");
+    ngx_http_sandbox_json_cstring(j, problem->suggestion);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_problem_end(ngx_http_request_t *r,
+    ngx_http_sandbox_json_t *j, const ngx_http_sandbox_problem_t *problem,
+    uint64_t retry_after)
+{
+    u_char     *p;
+    ngx_int_t   rc;
+    ngx_str_t   value;
+
+    ngx_http_sandbox_json_raw(j, "}");
+
+    if (r->header_sent) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_http_sandbox_problem_body(r);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    if (retry_after != 0) {
+        p = ngx_pnalloc(r->pool, NGX_INT64_LEN);
+
+        if (p == NULL) {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+
+        value.data = p;
+        value.len = ngx_sprintf(p, "%uL", retry_after) - p;
+
+        if (ngx_http_sandbox_add_header(r, "Retry-After", &value) != NGX_OK) {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+    }
+
+    return ngx_http_sandbox_json_send_as(r, problem->status,
+                                         "application/problem+json", j);
+}
+
+
+/* What the client still sends, or waits to send, is not the next request. */
+
+static ngx_int_t
+ngx_http_sandbox_problem_body(ngx_http_request_t *r)
+{
+    if (r->reading_body) {
+        r->keepalive = 0;
+        r->lingering_close = 1;
+
+        return NGX_OK;
+    }
+
+    if (r->request_body != NULL) {
+        return NGX_OK;
+    }
+
+    if (r->headers_in.expect != NULL
+        && (r->headers_in.content_length_n > 0 || r->headers_in.chunked))
+    {
+        /* the refusal takes the place of "100 Continue" */
+
+        r->expect_tested = 1;
+        r->keepalive = 0;
+        r->lingering_close = 1;
+
+        return NGX_OK;
+    }
+
+    return ngx_http_discard_request_body(r);
+}

@@ -1,0 +1,297 @@
+/*
+ * The broker's side of init: tasks come in, one datagram each with their
+ * descriptors; records go out.  Neither waits: while records cannot be sent,
+ * no task is taken that would need another.  The end of the socket means
+ * that broker and keeper are both gone, and with them the session.
+ */
+
+#include "init.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+
+
+#define SBX_INIT_TASKS          16        /* taken in one round */
+#define SBX_INIT_TASK_FDS       (SBX_TASK_FDS_MAX + 8)
+#define SBX_INIT_OVER_MAX       1024      /* a power of two */
+#define SBX_INIT_REAPED_EVERY   10000     /* us */
+#define SBX_INIT_CUT_WAIT       400000    /* us for commands to be answered */
+
+
+static void sbx_init_control_event(sbx_init_source_t *source,
+    uint32_t events);
+static int sbx_init_control_read(void);
+static void sbx_init_control_task(const sbx_task_t *task, int *fds,
+    unsigned nfds);
+static void sbx_init_control_flush(void);
+static int sbx_init_control_send(sbx_record_type_t type, uint32_t command);
+
+
+static sbx_init_source_t  sbx_init_control;
+
+/* What is still to be told. */
+static uint32_t           sbx_init_over[SBX_INIT_OVER_MAX];
+static uint32_t           sbx_init_over_first;
+static uint32_t           sbx_init_over_last;
+static int                sbx_init_ready;
+static int                sbx_init_reaped;
+static uint64_t           sbx_init_reaped_at;
+static int                sbx_init_cut_asked;
+static uint64_t           sbx_init_cut_until;
+
+
+int
+sbx_init_control_open(sbx_error_t *e)
+{
+    int        type;
+    socklen_t  len;
+
+    len = sizeof(type);
+
+    if (getsockopt(SBX_INIT_CONTROL, SOL_SOCKET, SO_TYPE, &type, &len) == -1
+        || type != SOCK_SEQPACKET)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "descriptor 3 is no control socket");
+    }
+
+    sbx_init_control.fd = SBX_INIT_CONTROL;
+    sbx_init_control.handler = sbx_init_control_event;
+    sbx_init_source_set(&sbx_init_control, EPOLLIN);
+
+    return 0;
+}
+
+
+static void
+sbx_init_control_event(sbx_init_source_t *source, uint32_t events)
+{
+    unsigned  i;
+
+    (void) source;
+
+    if (events & EPOLLOUT) {
+        sbx_init_control_flush();
+    }
+
+    if (events & (EPOLLIN|EPOLLHUP|EPOLLERR)) {
+        for (i = 0; i < SBX_INIT_TASKS; i++) {
+            if (sbx_init_control_read() != 0) {
+                break;
+            }
+        }
+    }
+}
+
+
+/* 0: a datagram was taken. */
+
+static int
+sbx_init_control_read(void)
+{
+    int            fds[SBX_INIT_TASK_FDS];
+    ssize_t        n;
+    unsigned       nfds;
+    sbx_task_t     task;
+    struct pollfd  end;
+
+    nfds = SBX_INIT_TASK_FDS;
+    n = sbx_wire_recv(SBX_INIT_CONTROL, &task, sizeof(sbx_task_t), fds,
+                      &nfds, MSG_DONTWAIT);
+
+    if (n == -1) {
+        /* malformed, or out of descriptors: they are closed, so that the
+         * caller learns of it */
+        return errno == EMSGSIZE ? 0 : -1;
+    }
+
+    if (n == 0 && nfds == 0) {
+        end.fd = SBX_INIT_CONTROL;
+        end.events = POLLIN|POLLRDHUP;
+
+        if (poll(&end, 1, 0) == 1
+            && (end.revents & (POLLHUP|POLLRDHUP|POLLERR)))
+        {
+            sbx_init_loop_stop();
+            return -1;
+        }
+    }
+
+    if (sbx_wire_check_task(&task, (size_t) n, NULL) != 0) {
+        while (nfds != 0) {
+            (void) close(fds[--nfds]);
+        }
+
+        return 0;
+    }
+
+    sbx_init_control_task(&task, fds, nfds);
+
+    return 0;
+}
+
+
+static void
+sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
+{
+    switch (task->op) {
+
+    case SBX_OP_EXEC:
+        sbx_init_exec_task(task, fds, nfds);
+        return;
+
+    case SBX_OP_FILE:
+        if (nfds != 0) {
+            sbx_init_file_task(fds[--nfds]);
+        }
+        break;
+
+    case SBX_OP_CUT:
+        sbx_init.ending = 1;
+        sbx_init_cut_asked = 1;
+        sbx_init_cut_until = sbx_now_us() + SBX_INIT_CUT_WAIT;
+        sbx_init_file_cut();
+        sbx_init_loop_wake(0);
+        break;
+
+    case SBX_OP_TERMINATE:
+        sbx_init.ending = 1;
+        sbx_init_command_terminate();
+        break;
+    }
+
+    while (nfds != 0) {
+        (void) close(fds[--nfds]);
+    }
+}
+
+
+void
+sbx_init_record(sbx_record_type_t type, uint32_t command)
+{
+    switch (type) {
+
+    case SBX_R_READY:
+        sbx_init_ready = 1;
+        break;
+
+    case SBX_R_COMMAND_OVER:
+        if (sbx_init_over_last - sbx_init_over_first < SBX_INIT_OVER_MAX) {
+            sbx_init_over[sbx_init_over_last++ % SBX_INIT_OVER_MAX] = command;
+        }
+        break;
+
+    case SBX_R_REAPED:
+        sbx_init_reaped = 1;
+        break;
+
+    case SBX_R_CUT:
+        break;
+    }
+
+    sbx_init_control_flush();
+}
+
+
+static void
+sbx_init_control_flush(void)
+{
+    uint32_t  waiting, events;
+    uint64_t  now;
+
+    events = 0;
+
+    if (sbx_init_ready) {
+        sbx_init_ready = sbx_init_control_send(SBX_R_READY, 0);
+        events |= sbx_init_ready ? EPOLLOUT : 0;
+    }
+
+    while (events == 0 && sbx_init_over_first != sbx_init_over_last) {
+        if (sbx_init_control_send(SBX_R_COMMAND_OVER,
+                  sbx_init_over[sbx_init_over_first % SBX_INIT_OVER_MAX])
+            != 0)
+        {
+            events |= EPOLLOUT;
+            break;
+        }
+
+        sbx_init_over_first++;
+    }
+
+    if (events == 0 && sbx_init_reaped) {
+        now = sbx_now_us();
+
+        /* a fork bomb must not become one of records */
+
+        if (now >= sbx_init_reaped_at + SBX_INIT_REAPED_EVERY) {
+            sbx_init_reaped = sbx_init_control_send(SBX_R_REAPED, 0);
+            events |= sbx_init_reaped ? EPOLLOUT : 0;
+            sbx_init_reaped_at = now;
+
+        } else {
+            sbx_init_loop_wake(sbx_init_reaped_at + SBX_INIT_REAPED_EVERY);
+        }
+    }
+
+    waiting = sbx_init_over_last - sbx_init_over_first;
+
+    if (waiting < SBX_INIT_OVER_MAX - SBX_COMMANDS_MAX - SBX_INIT_TASKS) {
+        events |= EPOLLIN;
+    }
+
+    sbx_init_source_set(&sbx_init_control, events);
+}
+
+
+/* 0: sent, or there is nobody to send it to; 1: the socket is full. */
+
+static int
+sbx_init_control_send(sbx_record_type_t type, uint32_t command)
+{
+    sbx_record_t  record;
+
+    record.magic = SBX_WIRE_MAGIC;
+    record.type = type;
+    record.command = command;
+    record.running = sbx_init_command_running();
+
+    if (sbx_wire_send(SBX_INIT_CONTROL, &record, sizeof(sbx_record_t), NULL,
+                      0, MSG_DONTWAIT)
+        == -1)
+    {
+        return errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM;
+    }
+
+    return 0;
+}
+
+
+void
+sbx_init_control_tick(uint64_t now)
+{
+    if (sbx_init_cut_asked) {
+
+        /* the commands' last words are worth a moment */
+
+        if ((sbx_init_file_cutting() || sbx_init_command_running() != 0)
+            && now < sbx_init_cut_until)
+        {
+            sbx_init_loop_wake(now + 2000);
+
+        } else if (!sbx_init_file_cutting()) {
+            sbx_init_cut_asked = sbx_init_control_send(SBX_R_CUT, 0);
+
+            if (sbx_init_cut_asked) {
+                sbx_init_loop_wake(now + 2000);
+            }
+
+        } else {
+            sbx_init_loop_wake(now + 2000);
+        }
+    }
+
+    sbx_init_control_flush();
+}

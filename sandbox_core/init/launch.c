@@ -1,0 +1,205 @@
+/*
+ * Making the process of a command.
+ *
+ * The loop makes a thread that shares all with it; the thread makes the
+ * child by vfork, on its own stack, and the kernel stops the thread until
+ * the child has executed its program or ended.  Then it writes the number of
+ * the command into a pipe, and ends.  Nothing is copied, and:
+ *
+ *  - only the thread stands still when the session stops the child before
+ *    its exec (a process of the same user may send it SIGSTOP);
+ *  - the kernel never picks such a child when memory runs out, as it would
+ *    one that merely shares init's memory, init dying with it.
+ *
+ * Thread and child call nothing of libc: they share errno with the loop.
+ * What they need is one mapping, which the loop gives back when the kernel
+ * has cleared the thread's number in it: from then on nobody is on its stack.
+ */
+
+#include "init.h"
+#include "init_sys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+
+#define SBX_INIT_STACK         (64 * 1024)
+#define SBX_INIT_LAUNCH_TOTAL  (16 * 1024 * 1024)
+#define SBX_INIT_ALIGN(n)      (((n) + 15) & ~(size_t) 15)
+
+
+static int sbx_init_launch_thread(void *data);
+
+
+static int                 sbx_init_launch_pipe[2] = { -1, -1 };
+static size_t              sbx_init_launch_used;
+static sbx_init_launch_t  *sbx_init_launch_left;
+static size_t              sbx_init_env_count;
+
+
+int
+sbx_init_launch_open(sbx_error_t *e)
+{
+    uint32_t  i;
+
+    for (i = 0; i < sbx_init.config->env_size; i++) {
+        sbx_init_env_count += sbx_init.env[i] == '\0';
+    }
+
+    if (pipe2(sbx_init_launch_pipe, O_CLOEXEC) == -1
+        || fcntl(sbx_init_launch_pipe[0], F_SETFL, O_NONBLOCK) == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "pipe2() failed");
+    }
+
+    return sbx_init_launch_pipe[0];
+}
+
+
+sbx_init_launch_t *
+sbx_init_launch_new(const sbx_f_exec_t *exec)
+{
+    size_t              size, slots, nenv, pointers;
+    uint8_t            *p;
+    sbx_init_launch_t  *launch;
+
+    /* the allow-list's seven, and room for a NULL */
+    nenv = (size_t) exec->envc + sbx_init_env_count + 8;
+    pointers = ((size_t) exec->argc + 1 + nenv) * sizeof(char *);
+
+    for (slots = 64; slots < 2 * nenv; slots *= 2) { /* void */ }
+
+    size = SBX_INIT_STACK + SBX_INIT_ALIGN(sizeof(sbx_init_launch_t))
+           + SBX_INIT_ALIGN(pointers) + slots * sizeof(uint32_t)
+           + exec->strings_size;
+    size = (size + 4095) & ~(size_t) 4095;
+
+    if (sbx_init_launch_used != 0
+        && sbx_init_launch_used + size > SBX_INIT_LAUNCH_TOTAL)
+    {
+        return NULL;
+    }
+
+    p = mmap(NULL, size, PROT_READ|PROT_WRITE, MAP_PRIVATE|MAP_ANONYMOUS,
+             -1, 0);
+
+    if (p == MAP_FAILED) {
+        return NULL;
+    }
+
+    sbx_init_launch_used += size;
+
+    /* the stack grows down from the structure, which is never above it */
+
+    launch = (sbx_init_launch_t *) (void *) (p + SBX_INIT_STACK);
+    launch->size = size;
+    launch->stack = p + SBX_INIT_STACK;
+    p += SBX_INIT_STACK + SBX_INIT_ALIGN(sizeof(sbx_init_launch_t));
+    launch->argv = (char **) (void *) p;
+    launch->envp = launch->argv + exec->argc + 1;
+    p += SBX_INIT_ALIGN(pointers);
+    launch->slots = (uint32_t *) (void *) p;
+    launch->nslots = slots;
+    launch->strings = (char *) (p + slots * sizeof(uint32_t));
+    launch->strings_size = exec->strings_size;
+    launch->stdio[0] = -1;
+    launch->stdio[1] = -1;
+    launch->stdio[2] = -1;
+
+    return launch;
+}
+
+
+void
+sbx_init_launch_free(sbx_init_launch_t *launch)
+{
+    if (launch == NULL) {
+        return;
+    }
+
+    launch->next = sbx_init_launch_left;
+    sbx_init_launch_left = launch;
+
+    sbx_init_launch_sweep();
+}
+
+
+void
+sbx_init_launch_sweep(void)
+{
+    sbx_init_launch_t  *launch, **p;
+
+    p = &sbx_init_launch_left;
+
+    while (*p != NULL) {
+        launch = *p;
+
+        if (__atomic_load_n(&launch->thread, __ATOMIC_ACQUIRE) != 0) {
+            p = &launch->next;
+            continue;
+        }
+
+        *p = launch->next;
+        sbx_init_launch_used -= launch->size;
+        (void) munmap(launch->stack - SBX_INIT_STACK, launch->size);
+    }
+
+    if (sbx_init_launch_left != NULL) {
+        sbx_init_loop_wake(sbx_now_us() + 5000);
+    }
+}
+
+
+int
+sbx_init_launch_go(sbx_init_launch_t *launch)
+{
+    int  flags, rc;
+
+    flags = CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_SIGHAND|CLONE_THREAD
+            |CLONE_SYSVSEM|CLONE_PARENT_SETTID|CLONE_CHILD_CLEARTID;
+
+    rc = clone(sbx_init_launch_thread, launch->stack, flags, launch,
+               &launch->thread, NULL, &launch->thread);
+
+    return rc == -1 ? -1 : 0;
+}
+
+
+static int
+sbx_init_launch_thread(void *data)
+{
+    long                pid;
+    uint32_t            index;
+    sbx_init_launch_t  *launch;
+
+    launch = data;
+
+    /* the child goes on in this very frame, and never returns from it */
+
+    pid = sbx_sys(SYS_clone,
+                  CLONE_VM|CLONE_VFORK|CLONE_PARENT_SETTID|SIGCHLD, 0,
+                  sbx_sys_ptr(&launch->outcome.pid), 0, 0);
+
+    if (pid == 0) {
+        sbx_init_child(launch);
+    }
+
+    if (pid < 0) {
+        launch->outcome.stage = SBX_INIT_STAGE_CLONE;
+        launch->outcome.err = (int32_t) -pid;
+    }
+
+    index = launch->index;
+
+    while (sbx_sys(SYS_write, sbx_init_launch_pipe[1], sbx_sys_ptr(&index),
+                   sizeof(index), 0, 0)
+           == -EINTR)
+    { /* void */ }
+
+    for ( ;; ) {
+        (void) sbx_sys(SYS_exit, 0, 0, 0, 0, 0);
+    }
+}

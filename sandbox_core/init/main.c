@@ -1,0 +1,8 @@
+#include "init.h"
+
+
+int
+main(void)
+{
+    return sbx_init_main();
+}

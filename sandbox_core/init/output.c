@@ -1,0 +1,333 @@
+/*
+ * A command's standard output and error.
+ *
+ * While the call's socket takes no more, the pipes are not read; past the
+ * cap they are read and dropped.  What is in a pipe when the leader ends is
+ * the rest of its output; a pipe that others still hold is then kept open
+ * and emptied for as long as they do, or they would die of SIGPIPE.
+ */
+
+#include "init.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+
+#define SBX_INIT_DRAINS      512
+#define SBX_INIT_DROP        (1024 * 1024)   /* bytes in one round */
+
+
+static void sbx_init_output_event(sbx_init_source_t *source,
+    uint32_t events);
+static ssize_t sbx_init_output_drop(int fd, uint64_t most);
+static ssize_t sbx_init_output_forward(sbx_init_command_t *c,
+    sbx_init_stream_t *stream, uint64_t most);
+static void sbx_init_output_drain(int fd);
+static void sbx_init_output_drain_event(sbx_init_source_t *source,
+    uint32_t events);
+
+
+static int                sbx_init_null = -1;
+static sbx_init_source_t  sbx_init_drains[SBX_INIT_DRAINS];
+static unsigned           sbx_init_drain_next;
+
+
+int
+sbx_init_output_start(sbx_error_t *e)
+{
+    unsigned  i;
+
+    sbx_init_null = open("/dev/null", O_WRONLY|O_CLOEXEC);
+
+    if (sbx_init_null == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "cannot open /dev/null");
+    }
+
+    for (i = 0; i < SBX_INIT_DRAINS; i++) {
+        sbx_init_drains[i].fd = -1;
+        sbx_init_drains[i].handler = sbx_init_output_drain_event;
+    }
+
+    return 0;
+}
+
+
+/* Owned by the user, or a command could not open its own /dev/stdout. */
+
+int
+sbx_init_pipe(const sbx_init_command_t *c, int ours, int fds[2])
+{
+    if (pipe2(fds, O_CLOEXEC) == -1) {
+        return -1;
+    }
+
+    if (fcntl(fds[ours], F_SETFL, O_NONBLOCK) == -1) {
+        (void) close(fds[0]);
+        (void) close(fds[1]);
+        return -1;
+    }
+
+    if (c->exec.user == SBX_USER_USER) {
+        (void) fchown(fds[0], sbx_init.config->uid, sbx_init.config->gid);
+    }
+
+    return 0;
+}
+
+
+int
+sbx_init_output_open(sbx_init_command_t *c, int ends[2])
+{
+    int                 fds[2];
+    unsigned            i, n;
+    sbx_init_stream_t  *stream;
+
+    n = (c->exec.flags & SBX_EXEC_MERGE) ? 1 : 2;
+
+    for (i = 0; i < n; i++) {
+        if (sbx_init_pipe(c, 0, fds) == -1) {
+            return -1;
+        }
+
+        stream = &c->streams[i];
+        stream->command = c;
+        stream->type = i == 0 ? SBX_F_STDOUT : SBX_F_STDERR;
+        stream->source.fd = fds[0];
+        stream->source.handler = sbx_init_output_event;
+        stream->source.data = stream;
+        ends[i] = fds[1];
+    }
+
+    return 0;
+}
+
+
+void
+sbx_init_output_watch(sbx_init_command_t *c)
+{
+    int                 ready;
+    unsigned            i;
+    sbx_init_stream_t  *stream;
+
+    ready = c->out == NULL && !c->starved
+            && (c->state == SBX_INIT_RUNNING
+                || (c->state == SBX_INIT_OVER && c->settled));
+
+    for (i = 0; i < 2; i++) {
+        stream = &c->streams[i];
+
+        sbx_init_source_set(&stream->source,
+                       ready && (c->state == SBX_INIT_RUNNING || stream->last)
+                       ? EPOLLIN : 0);
+    }
+}
+
+
+static void
+sbx_init_output_event(sbx_init_source_t *source, uint32_t events)
+{
+    ssize_t              n;
+    uint64_t             most, cap;
+    sbx_init_stream_t   *stream;
+    sbx_init_command_t  *c;
+
+    (void) events;
+
+    stream = source->data;
+    c = stream->command;
+
+    most = c->state == SBX_INIT_OVER ? stream->last : UINT64_MAX;
+    cap = (c->exec.flags & SBX_EXEC_CAP) ? c->exec.max_output - stream->sent
+                                         : UINT64_MAX;
+
+    if (c->call.fd == -1 || cap == 0) {
+        n = sbx_init_output_drop(source->fd, most);
+
+        if (n > 0 && cap == 0) {
+            stream->truncated = 1;
+        }
+
+    } else {
+        n = sbx_init_output_forward(c, stream, most < cap ? most : cap);
+
+        if (n == -2) {
+            sbx_init_exec_starve(c);
+            sbx_init_output_watch(c);
+            return;
+        }
+    }
+
+    if (n == -1 && (errno == EAGAIN || errno == EINTR)) {
+        return;
+    }
+
+    if (n <= 0) {
+        /* nobody has the other end any more */
+        sbx_init_source_close(source);
+        stream->last = 0;
+        n = 0;
+    }
+
+    stream->last -= (uint64_t) n < stream->last ? (uint64_t) n : stream->last;
+
+    sbx_init_output_watch(c);
+
+    if (c->state == SBX_INIT_OVER) {
+        sbx_init_command_step(c);
+    }
+}
+
+
+/* Moves the pages out of the pipe; they are looked at by nobody. */
+
+static ssize_t
+sbx_init_output_drop(int fd, uint64_t most)
+{
+    ssize_t      n;
+    static char  scratch[4096];
+
+    if (most > SBX_INIT_DROP) {
+        most = SBX_INIT_DROP;
+    }
+
+    n = splice(fd, NULL, sbx_init_null, NULL, (size_t) most,
+               SPLICE_F_NONBLOCK);
+
+    if (n == -1 && (errno == EINVAL || errno == ENOSYS)) {
+        n = read(fd, scratch,
+                 most < sizeof(scratch) ? (size_t) most : sizeof(scratch));
+    }
+
+    return n;
+}
+
+
+/* The frame is made where it will be sent from.  -2: no buffer is free. */
+
+static ssize_t
+sbx_init_output_forward(sbx_init_command_t *c, sbx_init_stream_t *stream,
+    uint64_t most)
+{
+    ssize_t   n;
+    uint8_t  *buffer;
+
+    buffer = sbx_init_buffer_get(0);
+
+    if (buffer == NULL) {
+        return -2;
+    }
+
+    if (most > SBX_FRAME_MAX) {
+        most = SBX_FRAME_MAX;
+    }
+
+    n = read(stream->source.fd, buffer + sizeof(sbx_frame_t), (size_t) most);
+
+    if (n <= 0) {
+        sbx_init_buffer_put(buffer);
+        return n;
+    }
+
+    stream->sent += (uint64_t) n;
+
+    sbx_init_exec_push(c, buffer,
+                       sbx_wire_header(buffer, stream->type, (size_t) n)
+                       + (size_t) n);
+
+    return n;
+}
+
+
+void
+sbx_init_output_last(sbx_init_command_t *c)
+{
+    int                 n;
+    unsigned            i;
+    sbx_init_stream_t  *stream;
+
+    for (i = 0; i < 2; i++) {
+        stream = &c->streams[i];
+        stream->last = 0;
+        n = 0;
+
+        if (stream->source.fd != -1
+            && ioctl(stream->source.fd, FIONREAD, &n) == 0 && n > 0)
+        {
+            stream->last = (uint64_t) n;
+        }
+    }
+}
+
+
+int
+sbx_init_output_done(sbx_init_command_t *c)
+{
+    return c->streams[0].last == 0 && c->streams[1].last == 0;
+}
+
+
+void
+sbx_init_output_close(sbx_init_command_t *c)
+{
+    int            fd;
+    unsigned       i;
+    struct pollfd  pfd;
+
+    for (i = 0; i < 2; i++) {
+        fd = sbx_init_source_take(&c->streams[i].source);
+
+        if (fd == -1) {
+            continue;
+        }
+
+        pfd.fd = fd;
+        pfd.events = POLLIN;
+
+        if (poll(&pfd, 1, 0) == 1 && (pfd.revents & POLLHUP)) {
+            (void) close(fd);
+            continue;
+        }
+
+        sbx_init_output_drain(fd);
+    }
+}
+
+
+/* When all places are taken, the oldest has to do without its reader. */
+
+static void
+sbx_init_output_drain(int fd)
+{
+    unsigned            i;
+    sbx_init_source_t  *source;
+
+    for (i = 0; i < SBX_INIT_DRAINS; i++) {
+        source = &sbx_init_drains[sbx_init_drain_next++ % SBX_INIT_DRAINS];
+
+        if (source->fd == -1) {
+            break;
+        }
+    }
+
+    sbx_init_source_close(source);
+    source->fd = fd;
+    sbx_init_source_set(source, EPOLLIN);
+}
+
+
+static void
+sbx_init_output_drain_event(sbx_init_source_t *source, uint32_t events)
+{
+    ssize_t  n;
+
+    (void) events;
+
+    n = sbx_init_output_drop(source->fd, SBX_INIT_DROP);
+
+    if (n == 0 || (n == -1 && errno != EAGAIN && errno != EINTR)) {
+        sbx_init_source_close(source);
+    }
+}

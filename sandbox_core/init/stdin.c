@@ -1,0 +1,108 @@
+/*
+ * A command's standard input: one frame at a time goes from the call's
+ * buffer into the pipe.  What the pipe does not take stays in the buffer,
+ * and the call is read no further; a worker that goes away is noticed all
+ * the same.  What a command no longer reads is dropped.
+ */
+
+#include "init.h"
+
+#include <errno.h>
+
+
+static void sbx_init_input_event(sbx_init_source_t *source, uint32_t events);
+static void sbx_init_input_write(sbx_init_command_t *c);
+
+
+int
+sbx_init_input_open(sbx_init_command_t *c, int *end)
+{
+    int  fds[2];
+
+    if (sbx_init_pipe(c, 1, fds) == -1) {
+        return -1;
+    }
+
+    *end = fds[0];
+    c->input.fd = fds[1];
+    c->input.handler = sbx_init_input_event;
+    c->input.data = c;
+
+    return 0;
+}
+
+
+void
+sbx_init_input_frame(sbx_init_command_t *c, const uint8_t *data, size_t size)
+{
+    if (size == 0) {
+        c->input_end = 1;
+        sbx_init_source_close(&c->input);
+        return;
+    }
+
+    if (c->input.fd == -1 || c->input_end) {
+        return;
+    }
+
+    c->input_data = data;
+    c->input_left = size;
+
+    sbx_init_input_write(c);
+}
+
+
+static void
+sbx_init_input_write(sbx_init_command_t *c)
+{
+    ssize_t  n;
+
+    while (c->input_left != 0) {
+        n = write(c->input.fd, c->input_data, c->input_left);
+
+        if (n > 0) {
+            c->input_data += n;
+            c->input_left -= (size_t) n;
+            continue;
+        }
+
+        if (n == -1 && errno == EINTR) {
+            continue;
+        }
+
+        if (n == -1 && errno == EAGAIN) {
+            sbx_init_source_set(&c->input, EPOLLOUT);
+            return;
+        }
+
+        sbx_init_input_close(c);
+        return;
+    }
+
+    sbx_init_source_set(&c->input, 0);
+}
+
+
+static void
+sbx_init_input_event(sbx_init_source_t *source, uint32_t events)
+{
+    sbx_init_command_t  *c;
+
+    (void) events;
+
+    c = source->data;
+
+    sbx_init_input_write(c);
+
+    if (c->input_left == 0) {
+        sbx_init_exec_resume(c);
+    }
+}
+
+
+void
+sbx_init_input_close(sbx_init_command_t *c)
+{
+    c->input_left = 0;
+    sbx_init_source_close(&c->input);
+}

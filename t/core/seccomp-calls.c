@@ -1,0 +1,457 @@
+/* What the filter for commands answers, call by call, by number. */
+
+#include "isolate.h"
+
+#include "tap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pty.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+
+#define X32   0x40000000L
+
+/* What became of a call. */
+#define KILLED    (-1000)
+#define ALLOWED   0
+
+
+static void    *program;
+static size_t   program_size;
+
+
+typedef struct {
+    long   nr;
+    long   a[6];
+} call_t;
+
+
+static void
+child_filter(void)
+{
+    struct rlimit  none = { 0, 0 };
+
+    (void) setrlimit(RLIMIT_CORE, &none);
+
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1
+        || sbx_seccomp_load(program, program_size) == -1)
+    {
+        _exit(250);
+    }
+}
+
+
+static int
+child_status(pid_t pid)
+{
+    int  status;
+
+    if (waitpid(pid, &status, 0) != pid) {
+        return -1;
+    }
+
+    if (WIFSIGNALED(status)) {
+        return (WTERMSIG(status) == SIGSYS || WTERMSIG(status) == SIGSEGV)
+               ? KILLED : -1;
+    }
+
+    return WEXITSTATUS(status);
+}
+
+
+/* 0, or the errno, or KILLED.  In a child under the filter. */
+static int
+try_call(const call_t *c)
+{
+    pid_t  pid;
+
+    pid = fork();
+
+    if (pid == 0) {
+        child_filter();
+
+        if (syscall(c->nr, c->a[0], c->a[1], c->a[2], c->a[3], c->a[4],
+                    c->a[5])
+            == -1)
+        {
+            _exit(errno);
+        }
+
+        /* a fork's child ends here as well */
+        _exit(0);
+    }
+
+    return child_status(pid);
+}
+
+
+static int
+try_number(long nr)
+{
+    call_t  c = { .nr = nr, .a = { -1, -1, -1, -1, -1, -1 } };
+
+    return try_call(&c);
+}
+
+
+#if defined(__x86_64__)
+
+/* The 32-bit entry, whatever the number would mean there.  A kernel without
+ * it kills as well, by SIGSEGV. */
+static int
+try_int80(long nr)
+{
+    long   rc;
+    pid_t  pid;
+
+    pid = fork();
+
+    if (pid == 0) {
+        child_filter();
+
+        __asm__ volatile ("int $0x80" : "=a" (rc)
+                          : "a" (nr), "b" (0), "c" (0), "d" (0)
+                          : "memory", "r8", "r9", "r10", "r11");
+        _exit(rc < 0 ? (int) -rc : 0);
+    }
+
+    return child_status(pid);
+}
+
+#endif
+
+
+static void
+test_refused(void)
+{
+    int     nr, rc;
+    size_t  i;
+
+    static const char  *names[] = {
+        "mount", "umount2", "pivot_root", "chroot", "setns", "unshare",
+        "open_tree", "fsopen", "fsconfig", "fsmount", "fspick", "move_mount",
+        "mount_setattr", "bpf", "perf_event_open", "userfaultfd", "keyctl",
+        "add_key", "request_key", "name_to_handle_at", "open_by_handle_at",
+        "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kexec_load",
+        "kexec_file_load", "init_module", "finit_module", "delete_module",
+        "reboot", "swapon", "swapoff", "acct", "syslog", "settimeofday",
+        "clock_settime", "sethostname", "setdomainname", "quotactl",
+        "fanotify_init", "kcmp", "vhangup"
+    };
+
+    for (i = 0; i < sbx_nelts(names); i++) {
+        nr = seccomp_syscall_resolve_name(names[i]);
+        rc = try_number(nr);
+        ok(rc == EPERM, "%s: EPERM", names[i]);
+
+        if (rc != EPERM) {
+            printf("# got %d (%s)\n", rc, strerror(rc));
+        }
+    }
+}
+
+
+static void
+test_unknown(void)
+{
+    size_t  i;
+
+    static const struct {
+        long         nr;
+        const char  *name;
+    } calls[] = {
+        { 425, "io_uring_setup" }, { 426, "io_uring_enter" },
+        { 427, "io_uring_register" }, { 435, "clone3" },
+        { SYS_io_setup, "io_setup" }, { 500, "what is not there yet" },
+        { 511, "the last that is looked at" }, { 512, "the next" },
+        { 100000, "a large number" }, { X32 - 1, "the largest before x32" },
+        { -1, "the number that a tracer skips by" }
+    };
+
+    for (i = 0; i < sbx_nelts(calls); i++) {
+        is_int(try_number(calls[i].nr), ENOSYS, calls[i].name);
+    }
+}
+
+
+static void
+test_foreign(void)
+{
+#if defined(__x86_64__)
+
+    size_t  i;
+    char    name[80];
+
+    static const long  numbers[] = {
+        SYS_getpid, SYS_read, SYS_mount, SYS_unshare, 425, 435, 512, 520, 547,
+        1, 20
+    };
+
+    for (i = 0; i < sbx_nelts(numbers); i++) {
+        (void) snprintf(name, sizeof(name), "x32 number %ld kills",
+                        numbers[i]);
+        is_int(try_number(numbers[i] | X32), KILLED, name);
+
+        (void) snprintf(name, sizeof(name), "int 0x80 number %ld kills",
+                        numbers[i]);
+        is_int(try_int80(numbers[i]), KILLED, name);
+    }
+
+#else
+    skip("no second entry on this architecture", "foreign calls");
+#endif
+}
+
+
+static void
+test_clone(void)
+{
+    size_t  i;
+    char    name[80];
+
+    static const unsigned long  flags[] = {
+        CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC,
+        CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET, 0x80,
+        CLONE_NEWUSER | CLONE_NEWNS | CLONE_VM, CLONE_NEWUSER | (1ul << 32)
+    };
+
+    for (i = 0; i < sbx_nelts(flags); i++) {
+        call_t  c = { .nr = SYS_clone,
+                      .a = { (long) (flags[i] | SIGCHLD), 0, 0, 0, 0 } };
+
+        (void) snprintf(name, sizeof(name), "clone with %#lx: EPERM",
+                        flags[i]);
+        is_int(try_call(&c), EPERM, name);
+    }
+
+    {
+        call_t  c = { .nr = SYS_clone, .a = { SIGCHLD, 0, 0, 0, 0 } };
+
+        is_int(try_call(&c), ALLOWED, "clone as fork does it");
+    }
+}
+
+
+static void
+test_ioctl(void)
+{
+    int     master, slave;
+    size_t  i;
+    char    byte, name[80];
+
+    static const struct {
+        unsigned long   request;
+        int             expected;
+    } rows[] = {
+        { 0x5412, EPERM }, { 0x5412 | (1ul << 32), EPERM },
+        { 0x5412 | (0xfffffffful << 32), EPERM },
+        { 0x541c, EPERM }, { 0x541c | (1ul << 63), EPERM },
+        { 0x5413, ALLOWED }                      /* TIOCGWINSZ */
+    };
+
+    if (openpty(&master, &slave, NULL, NULL, NULL) == -1) {
+        skip("no terminal to be had", "ioctl");
+        return;
+    }
+
+    for (i = 0; i < sbx_nelts(rows); i++) {
+        char    space[64];
+        call_t  c = { .nr = SYS_ioctl,
+                      .a = { slave, (long) rows[i].request,
+                             (long) (i == 5 ? space : &byte) } };
+
+        byte = 'x';
+        (void) snprintf(name, sizeof(name), "ioctl %#lx", rows[i].request);
+        is_int(try_call(&c), rows[i].expected, name);
+    }
+
+    (void) close(master);
+    (void) close(slave);
+}
+
+
+static void
+test_socket(void)
+{
+    size_t  i;
+    char    name[80];
+
+    static const struct {
+        long   family;
+        long   type;
+        long   protocol;
+        int    expected;
+    } rows[] = {
+        { AF_UNIX, SOCK_STREAM, 0, ALLOWED },
+        { AF_UNIX, SOCK_SEQPACKET, 0, ALLOWED },
+        { AF_INET, SOCK_STREAM, 0, ALLOWED },
+        { AF_INET, SOCK_STREAM, 6, ALLOWED },
+        { AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 17, ALLOWED },
+        { AF_NETLINK, SOCK_RAW, 0, ALLOWED },
+        { AF_NETLINK, SOCK_RAW, 12 /* netfilter */, EPERM },
+        { AF_NETLINK, SOCK_RAW, 9 /* audit */, EPERM },
+        { AF_INET, SOCK_STREAM, 132 /* SCTP */, EPROTONOSUPPORT },
+        { AF_INET, SOCK_STREAM, 33 /* DCCP */, EPROTONOSUPPORT },
+        { AF_INET6, SOCK_STREAM, 262 /* MPTCP */, EPROTONOSUPPORT },
+        { AF_INET, SOCK_RAW, 255, EPROTONOSUPPORT },
+        { 17 /* AF_PACKET */, SOCK_RAW, 0, EPERM },
+        { 38 /* AF_ALG */, SOCK_SEQPACKET, 0, EPERM },
+        { 40 /* AF_VSOCK */, SOCK_STREAM, 0, EPERM },
+        { 40 | (1l << 32), SOCK_STREAM, 0, EPERM },
+        { 29 /* AF_CAN */, SOCK_RAW, 1, EPERM },
+        { 44 /* AF_XDP */, SOCK_RAW, 0, EPERM },
+        { 0, SOCK_STREAM, 0, EPERM },
+        { 3, SOCK_DGRAM, 0, EPERM },
+        { 200, SOCK_STREAM, 0, EPERM }
+    };
+
+    for (i = 0; i < sbx_nelts(rows); i++) {
+        call_t  c = { .nr = SYS_socket,
+                      .a = { rows[i].family, rows[i].type,
+                             rows[i].protocol } };
+
+        (void) snprintf(name, sizeof(name), "socket(%#lx, %ld, %ld)",
+                        rows[i].family, rows[i].type, rows[i].protocol);
+        is_int(try_call(&c), rows[i].expected, name);
+    }
+
+    {
+        int     pair[2];
+        call_t  c = { .nr = SYS_socketpair,
+                      .a = { AF_UNIX, SOCK_STREAM, 0, (long) pair } };
+
+        is_int(try_call(&c), ALLOWED, "a pair of unix sockets");
+        c.a[0] = 30;
+        is_int(try_call(&c), EPERM, "a pair of TIPC sockets");
+    }
+}
+
+
+static void
+test_personality(void)
+{
+    size_t  i;
+    char    name[80];
+
+    static const struct {
+        long   persona;
+        int    expected;
+    } rows[] = {
+        { 0, ALLOWED }, { 0x20000, ALLOWED }, { 0xffffffffl, ALLOWED },
+        { 0x0040000, EPERM }, { 0x0400000, EPERM },
+        { 0x0040000 | (1l << 32), EPERM }
+    };
+
+    for (i = 0; i < sbx_nelts(rows); i++) {
+        call_t  c = { .nr = SYS_personality, .a = { rows[i].persona } };
+
+        (void) snprintf(name, sizeof(name), "personality(%#lx)",
+                        rows[i].persona);
+        is_int(try_call(&c), rows[i].expected, name);
+    }
+}
+
+
+/* Nothing of the list of calls that programs need is refused. */
+static void
+test_allowed(void)
+{
+    int     nr, rc;
+    size_t  i;
+
+    static const char  *names[] = {
+        "read", "write", "openat", "openat2", "statx", "newfstatat", "pipe2",
+        "dup3", "fcntl", "getdents64", "renameat2", "copy_file_range",
+        "splice", "inotify_init1", "epoll_create1", "eventfd2",
+        "signalfd4", "timerfd_create", "memfd_create", "membarrier", "rseq",
+        "sched_getaffinity", "sched_yield", "sched_setscheduler", "getcpu",
+        "getrandom", "set_robust_list", "prctl", "prlimit64",
+        "pidfd_open", "pidfd_send_signal", "waitid", "ptrace", "capget",
+        "semget", "shmget", "msgget", "mq_open", "setgroups", "close_range",
+        "faccessat2", "landlock_create_ruleset", "getxattr", "mlock",
+        "madvise", "clock_gettime", "clock_nanosleep", "seccomp"
+    };
+
+    for (i = 0; i < sbx_nelts(names); i++) {
+        nr = seccomp_syscall_resolve_name(names[i]);
+        rc = try_number(nr);
+
+        ok(rc != ENOSYS && rc != KILLED && (rc != EPERM
+           || strcmp(names[i], "ptrace") == 0
+           || strcmp(names[i], "rseq") == 0), "%s is let through", names[i]);
+    }
+}
+
+
+static void
+test_stacked(void)
+{
+    int          rc;
+    pid_t        pid;
+    void        *init;
+    size_t       size;
+    sbx_error_t  e;
+
+    ok(sbx_seccomp_init(&init, &size, &e) == 0, "init's filter");
+
+    pid = fork();
+
+    if (pid == 0) {
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1
+            || sbx_seccomp_load(init, size) == -1)
+        {
+            _exit(1);
+        }
+
+        child_filter();
+
+        _exit(syscall(SYS_getpid) > 0
+              && syscall(SYS_unshare, CLONE_NEWUSER) == -1 && errno == EPERM
+              && syscall(435, 0, 0) == -1 && errno == ENOSYS ? 0 : 2);
+    }
+
+    rc = child_status(pid);
+    is_int(rc, 0, "a command's filter is loaded on top of init's");
+    free(init);
+}
+
+
+int
+main(void)
+{
+    sbx_error_t  e;
+
+    if (!ok(sbx_seccomp_command(&program, &program_size, &e) == 0,
+            "the filter for commands is compiled"))
+    {
+        printf("# %s\n", e.text);
+        return done_testing();
+    }
+
+    ok(program_size % 8 == 0 && program_size / 8 < 400,
+       "it is %zu instructions", program_size / 8);
+
+    test_refused();
+    test_unknown();
+    test_foreign();
+    test_clone();
+    test_ioctl();
+    test_socket();
+    test_personality();
+    test_allowed();
+    test_stacked();
+
+    free(program);
+
+    return done_testing();
+}

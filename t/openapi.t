@@ -1,0 +1,664 @@
+#!/usr/bin/perl
+
+# docs/openapi.yaml against a linter and against the server: every operation
+# is called, and each answer must be what the document says in status, content
+# type, headers and shape.  A status that is documented for an operation and
+# never seen fails, unless %NOT_HERE tells why it cannot be provoked.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib", "$FindBin::Bin/lib/openapi";
+
+use File::Copy qw(copy);
+use File::Path qw(make_path);
+use MIME::Base64 qw(encode_base64);
+use Test::More;
+use SandboxTest;
+
+plan(skip_all => 'YAML::XS is not installed (libyaml-libyaml-perl)')
+    if !eval { require OpenAPI };
+
+my $YAML = "$SandboxTest::ROOT/docs/openapi.yaml";
+
+# By status, or by operation and status.
+my %NOT_HERE = (
+    500 => 'only a failing machine gives it',
+    map {
+        ("$_ 429" => 'takes a session whose file processes are all busy')
+    } qw(listFiles uploadFileByQuery deleteFileByQuery downloadFile
+         uploadFile deleteFile)
+);
+
+my $doc = OpenAPI->load($YAML);
+my %op = map { $_->{id} => $_ } $doc->operations;
+my %seen;
+
+
+# ---- the document ----------------------------------------------------------
+
+sub why_no_linter {
+    my ($dir) = @_;
+
+    for my $program (qw(node npm timeout)) {
+        return "$program is not installed"
+            if !grep { -x "$_/$program" } split /:/, $ENV{PATH};
+    }
+
+    make_path($dir);
+
+    my $same = 1;
+
+    for my $name (qw(package.json package-lock.json)) {
+        my $source = "$FindBin::Bin/lib/openapi/$name";
+
+        next if (SandboxTest::slurp($source) // '')
+                eq (SandboxTest::slurp("$dir/$name") // '');
+
+        $same = 0;
+        copy($source, "$dir/$name") or die "$dir/$name: $!";
+    }
+
+    return undef if $same && -e "$dir/installed";
+
+    unlink "$dir/installed";
+
+    my $out = `cd '$dir' && timeout 150 npm ci --ignore-scripts --no-audit \\
+               --no-fund 2>&1`;
+
+    return 'npm could not install the linter: ' . (split /\n/, $out)[0]
+        if $? != 0;
+
+    open my $mark, '>', "$dir/installed" or die "$dir/installed: $!";
+
+    return undef;
+}
+
+
+subtest 'the linter finds nothing' => sub {
+    my $dir = "$SandboxTest::BUILD/openapi";
+    my $lint = "$FindBin::Bin/lib/openapi/lint.js";
+
+    if (my $why = why_no_linter($dir)) {
+        plan(skip_all => $why);
+    }
+
+    my $out = `node '$lint' '$dir' '$YAML' 2>&1`;
+    is($?, 0, 'in the document');
+    diag($out) if $out ne '';
+
+    # It must be able to find something.
+
+    my $wrong = "$dir/wrong.yaml";
+    my $text = SandboxTest::slurp($YAML);
+    $text =~ s/sessions: 3\}/sessions: three}/ or die 'no example to break';
+
+    open my $f, '>', $wrong or die "$wrong: $!";
+    print $f $text;
+    close $f;
+
+    $out = `node '$lint' '$dir' '$wrong' 2>&1`;
+    isnt($?, 0, 'and finds an example that is wrong');
+    like($out, qr/must be integer/, 'and says so');
+    unlink $wrong;
+};
+
+
+subtest 'the examples are what their schemas say' => sub {
+    for my $op ($doc->operations) {
+        for my $status (sort keys %{ $op->{responses} }) {
+            my $content = $doc->resolve($op->{responses}{$status})->{content};
+
+            for my $media (grep { exists $_->{example} } values %{ $content
+                                                                   || {} })
+            {
+                is(join('; ', $doc->validate($media->{schema},
+                                             $media->{example}, '')),
+                   '', "$op->{id} $status");
+            }
+        }
+    }
+};
+
+
+subtest 'the checker sees what is wrong' => sub {
+    my $schema = sub { return { '$ref' => "#/components/schemas/$_[0]" } };
+    my %problem = (status => 404, title => 't', error => 'session_not_found',
+                   code => 'E2009', detail => 'd', suggestion => 's');
+    my %health = (status => 'ok', version => '1.2.3', sessions => 0);
+
+    my @cases = (
+        [ E2009 => { %problem }, 1, 'a right problem' ],
+        [ E2009 => { %problem, code => 'E2010' }, 0, 'another code' ],
+        [ E2009 => { %problem, status => '404' }, 0, 'a number as a string' ],
+        [ E2009 => { %problem, more => 1 }, 0, 'a property too many' ],
+        [ E2009 => { %problem, ended => 'expired' }, 0,
+          'ended without ended_at' ],
+        [ Health => { %health }, 1, 'a right object' ],
+        [ Health => { %health, sessions => -1 }, 0, 'a number too small' ],
+        [ Health => { %health, more => 1 }, 0, 'an undocumented property' ],
+        [ Health => { status => 'ok', version => '1.2.3' }, 0,
+          'a property that is missing' ],
+        [ Size => 'one MB', 0, 'neither number nor size' ],
+        [ Size => '1 MB', 1, 'a size' ],
+        [ Time => '2031-04-02 10:00', 0, 'no time' ],
+        [ SessionList => { sessions => [ {} ], next_cursor => undef }, 0,
+          'a wrong element' ],
+    );
+
+    for my $case (@cases) {
+        my ($name, $data, $right, $what) = @$case;
+        my @faults = $doc->validate($schema->($name), $data, '');
+
+        is(@faults ? 0 : 1, $right, $what) or diag("@faults");
+    }
+};
+
+
+# ---- the server ------------------------------------------------------------
+
+my $t = SandboxTest->new(location => <<'CONF')->start;
+            sandbox_max_json 64k;
+            sandbox_max_upload 4m;
+CONF
+
+
+sub percent {
+    my ($s) = @_;
+
+    $s =~ s/([^A-Za-z0-9._~-])/sprintf '%%%02X', ord $1/ge;
+
+    return $s;
+}
+
+
+# The request that the arguments mean for an operation:
+#   session_id, path, name   in the address, as they are
+#   query                    its parameters; must be documented
+#   json, or body            with their content type
+#   headers
+
+sub target {
+    my ($op, %a) = @_;
+
+    my $target = "/v1$op->{path}";
+    my %known = map { $_->{name} => 1 }
+                grep { $_->{in} eq 'query' } @{ $op->{parameters} };
+
+    $target =~ s/\{(\w+)\}/$a{$1} \/\/ die "$op->{id} needs $1\n"/ge;
+
+    my @query;
+
+    for my $name (sort keys %{ $a{query} || {} }) {
+        my ($plain) = $name =~ /^(metadata)\./;
+        die "$op->{id} documents no $name\n" if !$known{ $plain // $name };
+        push @query, percent($name) . '=' . percent($a{query}{$name});
+    }
+
+    return @query ? $target . '?' . join '&', @query : $target;
+}
+
+
+sub request {
+    my ($op, %a) = @_;
+
+    my %h = %{ $a{headers} || {} };
+    my %o = (timeout => 30);
+
+    if (exists $a{json}) {
+        $o{body} = ref $a{json} ? JSON::PP->new->utf8->encode($a{json})
+                                : $a{json};
+        $h{'Content-Type'} //= 'application/json';
+    } elsif (exists $a{body}) {
+        $o{body} = $a{body};
+    }
+
+    return $t->http($op->{method}, target($op, %a), %o, headers => \%h);
+}
+
+
+# Calls an operation and compares.  "want" is the status, and with a space
+# the code of the problem behind it; HEAD has no body to have a code in.
+
+sub calls {
+    my ($id, $want, $name, %a) = @_;
+
+    my $op = $op{$id} // die "no operation $id\n";
+    my ($status, $code) = split / /, $want;
+
+    my $res = $a{res} // request($op, %a);
+    my @faults = $doc->response($op, $res);
+
+    my $json = eval { JSON::PP->new->utf8->decode($res->{body}) };
+    my $got = $res->{status};
+
+    if (defined $code && $op->{method} ne 'HEAD') {
+        $got .= ' ' . ($json && $json->{code} || 'no code');
+        $want = "$status $code";
+    } else {
+        $want = $status;
+    }
+
+    push @faults, "is not documented for $id: $res->{status}"
+        if !$op->{responses}{ $res->{status} } && !$a{other};
+    push @faults, request_faults($op, $status, \%a);
+
+    $seen{"$id $res->{status}"} = 1;
+
+    ok($got eq $want && !@faults, "$id: $name")
+        or diag(join "\n", "got $got, expected $want", @faults,
+                substr $res->{body}, 0, 500);
+
+    return { %$res, json => $json };
+}
+
+
+# A body that was taken must be one that its schema takes.
+
+sub request_faults {
+    my ($op, $status, $a) = @_;
+
+    return if !ref $a->{json} || $status >= 400 && !$a->{valid};
+
+    my $schema = $op->{request}{content}{'application/json'}{schema};
+
+    return map { "request: $_" } $doc->validate($schema, $a->{json}, '');
+}
+
+
+my %who = (tenant_id => 'acme-corp', user_id => 'alice');
+my $unknown = 'i' . 'a' x 24;
+
+sub example {
+    my ($id, $name) = @_;
+
+    return $op{$id}{request}{content}{'application/json'}{examples}{$name}
+           {value} // die "$id has no example $name\n";
+}
+
+
+subtest 'service' => sub {
+    calls(health => 200, 'answers');
+    calls(doctor => 200, 'answers');
+    calls(capabilities => 200, 'answers');
+    calls(templates => 200, 'answers');
+};
+
+
+my $id;
+my %session;
+
+subtest 'sessions' => sub {
+    my $res = calls(createSession => 201, 'the least example',
+                    json => example(createSession => 'least'));
+    $id = $res->{json}{session_id} // die "no session\n";
+    is($res->{headers}{location}, "/v1/sessions/$id", 'tells where it is');
+
+    $res = calls(createSession => 201, 'the other example',
+                 json => example(createSession => 'limited'));
+    $session{limited} = $res->{json}{session_id};
+    is($res->{json}{resources}{memory}, 128 << 20, 'has what it asked for');
+
+    for my $only (qw(shell files)) {
+        $res = calls(createSession => 201, "only $only",
+                     json => { %who, manifest => { capabilities => [ $only ] }
+                             });
+        $session{$only} = $res->{json}{session_id};
+    }
+
+    my %key = (headers => { 'Idempotency-Key' => 'once' });
+
+    $res = calls(createSession => 201, 'with a key', %key,
+                 json => { %who, metadata => { team => 'x' } });
+    my $again = calls(createSession => 200, 'with the same key', %key,
+                      json => { %who, metadata => { team => 'x' } });
+    is($again->{json}{session_id}, $res->{json}{session_id},
+       'gives the same session');
+    calls(createSession => '409 E2011', 'with the key and another body', %key,
+          json => { %who });
+
+    calls(createSession => '404 E2001', 'no such template', valid => 1,
+          json => { %who, template => 'nothing' });
+    calls(createSession => '400 E2002', 'more than there may be', valid => 1,
+          json => { %who, timeout_s => 1e8 });
+    calls(createSession => '400 E2002', 'a network', valid => 1,
+          json => { %who, manifest => { network => JSON::PP::true } });
+    calls(createSession => '400 E3001', 'an unknown field',
+          json => { %who, colour => 'red' });
+    calls(createSession => '400 E3001', 'a required field is missing',
+          json => { tenant_id => 'acme-corp' });
+    calls(createSession => '413 E4005', 'a large body',
+          json => { %who, env => { A => 'a' x 70_000 } });
+    calls(createSession => '415 E3011', 'another type of body', json => '{}',
+          headers => { 'Content-Type' => 'text/plain' });
+
+    $res = calls(listSessions => 200, 'all of them');
+    cmp_ok(scalar @{ $res->{json}{sessions} }, '>=', 5, 'are there');
+
+    $res = calls(listSessions => 200, 'by every filter',
+                 query => { tenant_id => 'acme-corp', user_id => 'alice',
+                            status => 'running', template => 'base',
+                            'metadata.team' => 'x', limit => 10 });
+    is(scalar @{ $res->{json}{sessions} }, 1, 'finds the one');
+
+    $res = calls(listSessions => 200, 'a page', query => { limit => 1 });
+    ok(defined $res->{json}{next_cursor}, 'that is not the last');
+    calls(listSessions => 200, 'the next page',
+          query => { limit => 1, cursor => $res->{json}{next_cursor} });
+    calls(listSessions => '400 E3001', 'a limit that cannot be',
+          query => { limit => 0 });
+
+    calls(getSession => 200, 'with its usage', session_id => $id);
+    calls(getSession => '404 E2009', 'one that never was',
+          session_id => $unknown);
+
+    $res = calls(createSession => 201, 'one to be destroyed',
+                 json => { %who });
+    my $gone = $res->{json}{session_id};
+
+    calls(destroySession => '400 E3001', 'a grace', session_id => $gone,
+          query => { grace_s => 5 });
+    calls(destroySession => 204, 'all of it', session_id => $gone,
+          query => { grace_s => 0 });
+    calls(destroySession => '404 E2009', 'twice', session_id => $gone);
+
+    $res = calls(getSession => '404 E2009', 'one that has ended',
+                 session_id => $gone);
+    is($res->{json}{ended}, 'destroyed', 'tells how');
+};
+
+
+subtest 'commands' => sub {
+    my %s = (session_id => $id);
+    my $res;
+
+    for my $name (qw(array shell limited)) {
+        calls(exec => 200, "the example $name", %s,
+              json => example(exec => $name));
+    }
+
+    $res = calls(exec => 200, 'a program that is not there', %s,
+                 json => { cmd => [ '/nothing/here' ] });
+    is($res->{json}{reason}, 'not_started', 'is an answer');
+
+    $res = calls(exec => 200, 'one that is killed', %s,
+                 json => { cmd => 'kill -9 $$' });
+    is($res->{json}{signal}, 'SIGKILL', 'names the signal');
+
+    $res = calls(exec => 200, 'one that takes too long', %s,
+                 json => { cmd => 'sleep 60', timeout_s => 0.2 });
+    is($res->{json}{reason}, 'timeout', 'is ended');
+
+    calls(exec => '400 E3001', 'an unknown field', %s,
+          json => { cmd => 'true', colour => 'red' });
+    calls(exec => '400 E3001', 'what is not offered', %s, valid => 1,
+          json => { cmd => 'true', background => JSON::PP::true });
+    calls(exec => '400 E2002', 'more than the session has', %s, valid => 1,
+          json => { cmd => 'true', limits => { memory => '2GB' } });
+    calls(exec => '400 E4002', 'a directory that is no path', %s,
+          json => { cmd => 'true', cwd => "/a\0b" });
+    calls(exec => '403 E4003', 'a directory that is another\'s', %s,
+          valid => 1, json => { cmd => 'true', cwd => '/root' });
+    calls(exec => '403 E3004', 'without the capability', valid => 1,
+          session_id => $session{files}, json => { cmd => 'true' });
+    calls(exec => '404 E4001', 'a directory that is not there', %s,
+          valid => 1, json => { cmd => 'true', cwd => 'nowhere' });
+    calls(exec => '404 E2009', 'no such session', session_id => $unknown,
+          valid => 1, json => { cmd => 'true' });
+    calls(exec => '409 E4004', 'a file for a directory', %s, valid => 1,
+          json => { cmd => 'true', cwd => '/etc/passwd' });
+    calls(exec => '413 E4005', 'a large body', %s,
+          json => { cmd => 'a' x 70_000 });
+    calls(exec => '415 E3011', 'another type of body', %s, json => '{}',
+          headers => { 'Content-Type' => 'text/plain' });
+
+    calls(install => '403 E3003', 'without a network', %s, valid => 1,
+          json => example(install => 'pip'));
+    calls(install => '403 E3004', 'without the capability', valid => 1,
+          session_id => $session{files}, json => { packages => [ 'x' ] });
+    calls(install => '400 E3001', 'an option', %s, valid => 1,
+          json => { packages => [ '--index-url=x' ] });
+    calls(install => '404 E2009', 'no such session', valid => 1,
+          session_id => $unknown, json => { packages => [ 'x' ] });
+    calls(install => '413 E4005', 'a large body', %s,
+          json => { packages => [ 'a' x 70_000 ] });
+    calls(install => '415 E3011', 'another type of body', %s, json => '{}',
+          headers => { 'Content-Type' => 'text/plain' });
+};
+
+
+subtest 'a session that is full' => sub {
+    my $full = $t->session(manifest => { resources => { processes => 8 } });
+    my $c = $t->connect(timeout => 30);
+    my $body = JSON::PP->new->encode({
+        cmd => 'for i in 1 2 3 4 5 6 7; do sleep 60 & done; echo full > full;'
+               . ' wait' });
+
+    $c->send_request(POST => "/v1/sessions/$full/exec", body => $body,
+                     headers => { 'Content-Type' => 'application/json' });
+
+    ok(SandboxTest::wait_for(sub {
+           $t->http(GET => "/v1/sessions/$full/files/full")->{status} == 200;
+       }), 'as many processes as may be');
+
+    my $res = calls(exec => '429 E2003', 'no room for a process',
+                    session_id => $full, json => { cmd => [ 'true' ] },
+                    valid => 1);
+    is($res->{json}{scope}, 'session', 'it is the session\'s limit');
+
+    $c->close;
+    calls(destroySession => 204, 'the full one', session_id => $full);
+};
+
+
+subtest 'files' => sub {
+    my $res;
+
+    $t->run($id, 'mkdir -p full/of; echo 1 > full/of/it; mkdir empty');
+
+    # The two forms of each operation on a file: by address and by query.
+
+    for my $by ('', 'ByQuery') {
+        my $where = sub {
+            my ($path, %query) = @_;
+
+            return (session_id => $id, path => $path, query => \%query)
+                if $by eq '';
+            return (session_id => $id, query => { path => $path, %query });
+        };
+        my ($put, $head, $delete) = map { "$_$by" }
+                                    qw(uploadFile headFile deleteFile);
+        my $get = $by eq '' ? 'downloadFile' : 'listFiles';
+        my $file = "data$by.txt";
+        my %other = ('If-Match' => '"0-0-0"');
+
+        calls($put => 201, 'a new file', $where->($file, mode => '0640'),
+              body => 'some content');
+        calls($put => 200, 'another content', $where->($file),
+              body => '0123456789');
+        calls($put => '400 E3001', 'a mode that cannot be',
+              $where->($file, mode => '99'), body => '');
+        calls($put => '403 E4003', 'where the user may not',
+              $where->('/usr/x'), body => '');
+        calls($put => '403 E3004', 'without the capability',
+              $where->($file), session_id => $session{shell}, body => '');
+        calls($put => '404 E2009', 'no such session', $where->($file),
+              session_id => $unknown, body => '');
+        calls($put => '409 E4004', 'onto a directory', $where->('/tmp'),
+              body => '');
+        calls($put => '409 E4007', 'one that is there',
+              $where->($file, overwrite => 0), body => '');
+        calls($put => '412 E4008', 'if it is another', $where->($file),
+              headers => { %other }, body => '');
+        calls($put => '413 E4005', 'a large one', $where->($file),
+              headers => { 'Content-Length' => 5 << 20 });
+
+        my $small = $session{"small$by"}
+            = $t->session(manifest => { resources => { disk => '1MB' } });
+        calls($put => '507 E4006', 'more than there is room for',
+              $where->($file), session_id => $small, body => 'a' x (2 << 20));
+
+        $res = calls($get => 200, 'all of it', $where->($file));
+        is($res->{body}, '0123456789', 'as it was written');
+        my $etag = $res->{headers}{etag};
+
+        $res = calls($get => 206, 'a part', $where->($file),
+                     headers => { Range => 'bytes=2-4' });
+        is($res->{body}, '234', 'is that part');
+        $res = calls($get => 200, 'as another type',
+                     $where->($file, content_type => 'text/plain'));
+        is($res->{headers}{'content-type'}, 'text/plain', 'has that type');
+        calls($get => 304, 'again', $where->($file),
+              headers => { 'If-None-Match' => $etag });
+        calls($get => '400 E3001', 'as a page',
+              $where->($file, content_type => 'text/html'));
+        calls($get => '403 E4003', 'another\'s', $where->('/root/x'));
+        calls($get => '403 E3004', 'without the capability', $where->($file),
+              session_id => $session{shell});
+        calls($get => '404 E4001', 'none', $where->('none'));
+        calls($get => '404 E2009', 'no such session', $where->($file),
+              session_id => $unknown);
+        calls($get => '409 E4004', 'a directory', $where->('/tmp'));
+        calls($get => '412 E4008', 'if it is another', $where->($file),
+              headers => { %other });
+        calls($get => 416, 'a part that is not there', $where->($file),
+              headers => { Range => 'bytes=100-' });
+
+        calls($head => 200, 'its headers', $where->($file));
+        calls($head => 304, 'its headers again', $where->($file),
+              headers => { 'If-None-Match' => $etag });
+        calls($head => 400, 'as a page',
+              $where->($file, content_type => 'text/html'));
+        calls($head => 403, 'another\'s', $where->('/root/x'));
+        calls($head => 404, 'none', $where->('none'));
+        calls($head => 409, 'a directory', $where->('/tmp'));
+
+        calls($delete => '400 E3001', 'a flag that cannot be',
+              $where->($file, recursive => 2));
+        calls($delete => '403 E4003', 'where the user may not',
+              $where->('/usr/bin/env'));
+        calls($delete => '403 E3004', 'without the capability',
+              $where->($file), session_id => $session{shell});
+        calls($delete => '404 E4001', 'none', $where->('none'));
+        calls($delete => '404 E2009', 'no such session', $where->($file),
+              session_id => $unknown);
+        calls($delete => '409 E2011', 'a directory that is not empty',
+              $where->('full'));
+        calls($delete => 204, 'a file', $where->($file));
+        calls($delete => 204, 'a directory with all that is in it',
+              $where->($by eq '' ? 'full/of' : 'full', recursive => 1));
+    }
+
+    my %s = (session_id => $id);
+    my $odd = "\xff odd";
+
+    calls(uploadFileByQuery => 201, 'a name that is no UTF-8', %s,
+          query => { path_base64 => encode_base64($odd, '') }, body => 'x');
+    $t->run($id, 'ln -s odd link; mkfifo pipe; touch a.txt b.txt');
+
+    $res = calls(listFiles => 200, 'by a pattern', %s,
+                 query => { glob => '*.txt' });
+    is(join(' ', map { $_->{name} } @{ $res->{json}{entries} }),
+       'a.txt b.txt', 'finds them, sorted');
+
+    $res = calls(listFiles => 200, 'every kind of entry', %s);
+    is_deeply({ map { $_->{type} => 1 } @{ $res->{json}{entries} } },
+              { map { $_ => 1 } qw(file directory link fifo) }, 'is told');
+    ok((grep { $_->{path_base64} } @{ $res->{json}{entries} }),
+       'and what is no UTF-8 has its bytes');
+
+    $res = calls(listFiles => 200, 'a page', %s,
+                 query => { glob => '*', limit => 2 });
+    calls(listFiles => 200, 'the next page', %s,
+          query => { glob => '*', limit => 2,
+                     cursor => $res->{json}{next_cursor} // 'none' });
+    calls(listFiles => '400 E3001', 'a cursor that nobody gave', %s,
+          query => { cursor => 'x' });
+};
+
+
+subtest 'reserved and unknown routes' => sub {
+    my %s = (session_id => $id);
+
+    for my $name (qw(listCommands listEndpoints runCommand)) {
+        my %a = $name eq 'runCommand' ? (name => 'report') : ();
+
+        calls($name => '501 E5003', 'not yet', %s, %a);
+        calls($name => '404 E2009', 'no such session', %a,
+              session_id => 'malformed');
+    }
+
+    my $res = $t->http(PATCH => '/v1/sessions');
+    calls(listSessions => '405 E3010', 'another method', res => $res,
+          other => 1);
+    is(join(' ', sort split /,\s*/, $res->{headers}{allow} // ''),
+       'GET HEAD POST', 'and which there are');
+
+    $res = $t->http(GET => '/v1/nothing');
+    calls(listSessions => '404 E3009', 'no such route', res => $res,
+          other => 1);
+    $res = $t->http(GET => '/v1/%00');
+    calls(listSessions => '400 E3001', 'what nginx itself refuses',
+          res => $res);
+};
+
+
+subtest 'a node that is full' => sub {
+    my $one = SandboxTest->new(http => <<'CONF')->start;
+    sandbox_uid_range 1879048192-1879113727;
+CONF
+    my $here = $t;
+
+    $t = $one;
+    calls(createSession => 201, 'the only one that fits', json => \%who);
+    calls(createSession => '503 E2004', 'another', json => \%who,
+          valid => 1);
+    $t = $here;
+
+    $one->finish(name => 'the full node leaves nothing');
+};
+
+
+subtest 'without a broker' => sub {
+    my @pids = ($t->keeper, $t->broker);
+
+    SandboxTest::send_signal('KILL', @pids);
+    SandboxTest::gone(\@pids);
+
+    my %json = (createSession => { %who }, exec => { cmd => 'true' },
+                install => { packages => [ 'x' ] });
+
+    for my $name (sort keys %op) {
+        next if !$op{$name}{responses}{503};
+
+        calls($name => '503 E5001', 'cannot be', session_id => $id,
+              path => 'data.txt',
+              query => $name =~ /ByQuery/ ? { path => 'data.txt' } : {},
+              $json{$name} ? (json => $json{$name}, valid => 1)
+                           : $op{$name}{method} eq 'PUT' ? (body => 'x')
+                           : ());
+    }
+
+    ok($t->reload, 'a reload brings it back');
+    calls(health => 200, 'and sessions can be made');
+    calls(createSession => 201, 'again', json => \%who);
+};
+
+
+subtest 'everything that is documented has been seen' => sub {
+    for my $name (sort keys %op) {
+        for my $status ($doc->statuses($op{$name})) {
+            my $why = $NOT_HERE{"$name $status"} // $NOT_HERE{$status};
+
+            if ($why && !$seen{"$name $status"}) {
+                pass("$name $status: $why");
+            } else {
+                ok($seen{"$name $status"}, "$name $status");
+            }
+        }
+    }
+};
+
+$t->finish;
+done_testing();
