@@ -92,10 +92,10 @@ ngx_http_sandbox_set_path(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (field->len + NGX_HTTP_SANDBOX_PATH_ROOM > SBX_PATH_MAX) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid value \"%V\" in \"%V\" directive, "
-                           "the path is longer than %d bytes", &value[1],
-                           &cmd->name,
-                           SBX_PATH_MAX - NGX_HTTP_SANDBOX_PATH_ROOM);
+                           "the path in \"%V\" directive is longer than %d "
+                           "bytes: \"%V\"", &cmd->name,
+                           SBX_PATH_MAX - NGX_HTTP_SANDBOX_PATH_ROOM,
+                           &value[1]);
         return NGX_CONF_ERROR;
     }
 

@@ -183,7 +183,10 @@ sbx_init_environ_add(sbx_init_launch_t *launch, size_t *n, char *variable)
     }
 
     if (key == 0) {
-        (void) getrandom(&key, sizeof(key), 0);
+        if (getrandom(&key, sizeof(key), 0) != sizeof(key)) {
+            key = sbx_now_us() * 0x9e3779b97f4a7c15u;
+        }
+
         key |= 1;
     }
 

@@ -12,13 +12,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
 
 #define SBX_INIT_SEND_BUFFER   32768     /* the kernel's, for each call */
 #define SBX_INIT_STRINGS_COUNT 262144    /* arguments and variables */
-#define SBX_INIT_LINGER        10000000  /* us for the worker to close */
 
 
 static int sbx_init_exec_take(sbx_init_command_t *c, const sbx_task_t *task,
@@ -313,6 +313,10 @@ sbx_init_exec_frames(sbx_init_command_t *c)
     }
 
     sbx_init_exec_interest(c);
+
+    if (c->state == SBX_INIT_CLOSING) {
+        sbx_init_command_step(c);
+    }
 }
 
 
@@ -359,12 +363,19 @@ sbx_init_exec_frame(sbx_init_command_t *c, const sbx_frame_t *frame,
     case SBX_INIT_LAUNCHING:
     case SBX_INIT_RUNNING:
     case SBX_INIT_OVER:
-    case SBX_INIT_CLOSING:
         if (frame->type != SBX_F_STDIN) {
             return -1;
         }
 
         sbx_init_input_frame(c, payload, frame->length);
+        return 0;
+
+    case SBX_INIT_CLOSING:
+        /* what is still to come is of no use, but for its end */
+        if (frame->type == SBX_F_STDIN && frame->length == 0) {
+            c->input_end = 1;
+        }
+
         return 0;
 
     default:
@@ -482,6 +493,8 @@ sbx_init_exec_strings(sbx_init_command_t *c, const uint8_t *payload,
         return -1;
     }
 
+    (void) snprintf(c->program, sizeof(c->program), "%s", launch->argv[0]);
+
     c->accepted = 1;
     c->state = SBX_INIT_INPUT;
     sbx_init_exec_send(c, SBX_F_ACCEPTED, NULL, 0);
@@ -510,6 +523,7 @@ sbx_init_exec_fail(sbx_init_command_t *c, const sbx_f_error_t *error)
     sbx_init_exec_send(c, SBX_F_ERROR, error, sizeof(sbx_f_error_t));
 
     c->state = SBX_INIT_CLOSING;
+    c->answered = 1;
     c->give_up = sbx_now_us() + SBX_INIT_LINGER;
     sbx_init_loop_wake(c->give_up);
 

@@ -19,6 +19,8 @@
 #define SBX_INIT_ATTACH_MAX    8
 
 #define SBX_INIT_NONE          UINT64_MAX   /* no deadline */
+#define SBX_INIT_LINGER        10000000     /* us for a worker to close what
+                                               has been answered */
 
 /* A buffer holds the largest frame, and a few small ones after it. */
 #define SBX_INIT_BUFFER        (sizeof(sbx_frame_t) + SBX_FRAME_MAX + 2048)
@@ -172,6 +174,8 @@ struct sbx_init_command_s {
     unsigned              input_end:1; /* its end has come */
 
     pid_t                 pid;
+    char                  program[128];   /* for the line that says why not */
+    int                   failed;         /* errno of its exec, or 0 */
     int                   status;
     struct rusage         rusage;
     uint64_t              start;
@@ -220,6 +224,12 @@ void sbx_init_command_tick(uint64_t now);
 void sbx_init_command_step(sbx_init_command_t *c);
 void sbx_init_command_free(sbx_init_command_t *c);
 unsigned sbx_init_command_running(void);
+
+/* kill.c */
+/* By the group's file, or else by walking; the leader (unless 0) itself. */
+void sbx_init_kill_group(int fd, pid_t leader);
+/* 1 while processes of a leader are to be seen; kills them again. */
+int sbx_init_kill_left(pid_t leader);
 
 /* limits.c */
 /* Fills what the call left out, and refuses what the session lacks. */

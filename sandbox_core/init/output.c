@@ -64,14 +64,14 @@ sbx_init_pipe(const sbx_init_command_t *c, int ours, int fds[2])
         return -1;
     }
 
-    if (fcntl(fds[ours], F_SETFL, O_NONBLOCK) == -1) {
+    if (fcntl(fds[ours], F_SETFL, O_NONBLOCK) == -1
+        || (c->exec.user == SBX_USER_USER
+            && fchown(fds[0], sbx_init.config->uid, sbx_init.config->gid)
+               == -1))
+    {
         (void) close(fds[0]);
         (void) close(fds[1]);
         return -1;
-    }
-
-    if (c->exec.user == SBX_USER_USER) {
-        (void) fchown(fds[0], sbx_init.config->uid, sbx_init.config->gid);
     }
 
     return 0;
@@ -171,6 +171,7 @@ sbx_init_output_event(sbx_init_source_t *source, uint32_t events)
         n = 0;
     }
 
+    stream->total += (uint64_t) n;
     stream->last -= (uint64_t) n < stream->last ? (uint64_t) n : stream->last;
 
     sbx_init_output_watch(c);

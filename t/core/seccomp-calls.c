@@ -117,6 +117,7 @@ try_int80(long nr)
     pid = fork();
 
     if (pid == 0) {
+        (void) signal(SIGSEGV, SIG_DFL);
         child_filter();
 
         __asm__ volatile ("int $0x80" : "=a" (rc)

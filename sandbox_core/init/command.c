@@ -1,0 +1,832 @@
+/*
+ * The process of one command, from its launch to its answer.
+ *
+ * Its leader's end is the command's end.  If init killed it, the answer
+ * waits until its whole group is dead.  Then what the pipes hold is its last
+ * output, and only when that is on its way the answer follows.
+ *
+ *   ASKED, STRINGS, INPUT     exec.c: not begun
+ *   LAUNCHING                 a thread is on its way to exec
+ *   RUNNING                   until SIGCHLD
+ *   OVER                      killed group, last output
+ *   CLOSING                   answered; the worker closes
+ */
+
+#include "init.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+
+#define SBX_INIT_GROUP_WAIT  10000000    /* us for a killed group to die */
+#define SBX_INIT_GROUP_POLL  2000
+#define SBX_INIT_KILL_AGAIN  50000
+#define SBX_INIT_GRACE       15000       /* us for word of a session's end */
+#define SBX_INIT_POLL_MIN    2000        /* us between looks at the CPU time */
+
+
+static void sbx_init_launched(sbx_init_source_t *source, uint32_t events);
+static void sbx_init_command_launched(sbx_init_command_t *c);
+static void sbx_init_command_cwd(sbx_init_command_t *c, int err);
+static int sbx_init_command_pipes(sbx_init_command_t *c, int with_input);
+static void sbx_init_command_ends(sbx_init_command_t *c);
+static pid_t sbx_init_command_pid(const sbx_init_command_t *c);
+static void sbx_init_command_over(sbx_init_command_t *c);
+static void sbx_init_command_settle(sbx_init_command_t *c);
+static void sbx_init_command_group(sbx_init_command_t *c, uint64_t now);
+static void sbx_init_command_answer(sbx_init_command_t *c);
+static void sbx_init_command_excuse(sbx_init_command_t *c);
+static sbx_reason_t sbx_init_command_reason(sbx_init_command_t *c,
+    uint64_t oom);
+static void sbx_init_command_cpu(sbx_init_command_t *c, uint64_t now);
+static uint64_t sbx_init_command_due(sbx_init_command_t *c, uint64_t now);
+static void sbx_init_command_release(sbx_init_command_t *c);
+
+
+static sbx_init_command_t  sbx_init_commands[SBX_COMMANDS_MAX];
+static unsigned            sbx_init_commands_end;    /* those in use are below */
+static sbx_init_source_t   sbx_init_launches;
+
+
+int
+sbx_init_command_open(sbx_error_t *e)
+{
+    sbx_init_launches.fd = sbx_init_launch_open(e);
+    sbx_init_launches.handler = sbx_init_launched;
+
+    if (sbx_init_launches.fd == -1) {
+        return -1;
+    }
+
+    sbx_init_source_set(&sbx_init_launches, EPOLLIN);
+
+    return sbx_init_output_start(e);
+}
+
+
+sbx_init_command_t *
+sbx_init_command_new(void)
+{
+    unsigned             i;
+    sbx_init_command_t  *c;
+
+    for (i = 0; i < SBX_COMMANDS_MAX; i++) {
+        if (sbx_init_commands[i].state == SBX_INIT_FREE) {
+            break;
+        }
+    }
+
+    if (i == SBX_COMMANDS_MAX) {
+        return NULL;
+    }
+
+    if (i >= sbx_init_commands_end) {
+        sbx_init_commands_end = i + 1;
+    }
+
+    c = &sbx_init_commands[i];
+
+    memset(c, 0, sizeof(sbx_init_command_t));
+    memset(c->fds, 0xff, sizeof(c->fds));
+    c->call.fd = -1;
+    c->input.fd = -1;
+    c->streams[0].source.fd = -1;
+    c->streams[1].source.fd = -1;
+    c->deadline = SBX_INIT_NONE;
+    c->poll = SBX_INIT_NONE;
+    c->recheck = SBX_INIT_NONE;
+    c->give_up = SBX_INIT_NONE;
+
+    return c;
+}
+
+
+sbx_init_command_t *
+sbx_init_command_each(sbx_init_command_t *previous)
+{
+    unsigned  i;
+
+    i = previous == NULL ? 0 : (unsigned) (previous - sbx_init_commands) + 1;
+
+    for ( /* void */ ; i < sbx_init_commands_end; i++) {
+        if (sbx_init_commands[i].state != SBX_INIT_FREE) {
+            return &sbx_init_commands[i];
+        }
+    }
+
+    return NULL;
+}
+
+
+unsigned
+sbx_init_command_running(void)
+{
+    unsigned             n;
+    sbx_init_command_t  *c;
+
+    n = 0;
+
+    for (c = sbx_init_command_each(NULL);
+         c != NULL;
+         c = sbx_init_command_each(c))
+    {
+        n += c->started && !c->told;
+    }
+
+    return n;
+}
+
+
+void
+sbx_init_command_start(sbx_init_command_t *c, int with_input)
+{
+    uint64_t            now;
+    sbx_error_t         e;
+    sbx_f_error_t       error;
+    sbx_init_launch_t  *launch;
+
+    launch = c->launch;
+    launch->index = (uint32_t) (c - sbx_init_commands);
+    launch->workspace = sbx_init.config->workspace;
+    launch->default_cwd = (c->exec.flags & SBX_EXEC_DEFAULT_CWD) != 0;
+    launch->uid = launch->root ? 0 : sbx_init.config->uid;
+    launch->gid = launch->root ? 0 : sbx_init.config->gid;
+    launch->attach = c->attach;
+    launch->nattach = c->nattach;
+    launch->filter = sbx_init.filter;
+    launch->filter_size = sbx_init.config->filter_size;
+    sbx_init_launch_limits(launch, &c->exec);
+
+    if (sbx_init_command_pipes(c, with_input) == -1
+        || sbx_init_launch_go(launch) == -1)
+    {
+        if (errno == EAGAIN) {
+            sbx_init_error_quota(&error, c->processes);
+
+        } else {
+            (void) sbx_error(&e, errno, SBX_E_UNAVAILABLE,
+                             "the command cannot be started now");
+            sbx_init_error_fill(&error, &e);
+        }
+
+        sbx_init_command_ends(c);
+        sbx_init_launch_free(launch);
+        c->launch = NULL;
+        sbx_init_exec_fail(c, &error);
+        return;
+    }
+
+    now = sbx_now_us();
+
+    c->state = SBX_INIT_LAUNCHING;
+    c->started = 1;
+    c->start = now;
+
+    if (c->exec.timeout != SBX_UNLIMITED) {
+        c->deadline = now + c->exec.timeout * 1000;
+        sbx_init_loop_wake(c->deadline);
+    }
+
+    if (c->exec.cpu_seconds != SBX_UNLIMITED) {
+        sbx_init_command_cpu(c, now);
+        sbx_init_loop_wake(c->poll);
+    }
+}
+
+
+static int
+sbx_init_command_pipes(sbx_init_command_t *c, int with_input)
+{
+    int  ends[2];
+
+    ends[0] = -1;
+    ends[1] = -1;
+
+    if (with_input && sbx_init_input_open(c, &c->launch->stdio[0]) == -1) {
+        return -1;
+    }
+
+    if (sbx_init_output_open(c, ends) == -1) {
+        c->launch->stdio[1] = ends[0];
+        return -1;
+    }
+
+    c->launch->stdio[1] = ends[0];
+    c->launch->stdio[2] = (c->exec.flags & SBX_EXEC_MERGE) ? ends[0]
+                                                           : ends[1];
+
+    return 0;
+}
+
+
+/* The child has them, or there is none. */
+
+static void
+sbx_init_command_ends(sbx_init_command_t *c)
+{
+    int       *stdio;
+    unsigned   i;
+
+    stdio = c->launch->stdio;
+
+    if (stdio[2] == stdio[1]) {
+        stdio[2] = -1;
+    }
+
+    for (i = 0; i < 3; i++) {
+        if (stdio[i] != -1) {
+            (void) close(stdio[i]);
+            stdio[i] = -1;
+        }
+    }
+
+    while (c->nattach != 0) {
+        (void) close(c->attach[--c->nattach]);
+    }
+}
+
+
+static void
+sbx_init_launched(sbx_init_source_t *source, uint32_t events)
+{
+    uint32_t  index;
+
+    (void) events;
+
+    while (read(source->fd, &index, sizeof(index)) == sizeof(index)) {
+        sbx_init_command_launched(&sbx_init_commands[index]);
+    }
+}
+
+
+static void
+sbx_init_command_launched(sbx_init_command_t *c)
+{
+    int                err;
+    sbx_error_t        e;
+    sbx_f_error_t      error;
+    sbx_f_started_t    started;
+    sbx_init_stage_t   stage;
+
+    stage = c->launch->outcome.stage;
+    err = c->launch->outcome.err;
+    c->pid = c->launch->outcome.pid;
+    c->exec_done = 1;
+
+    sbx_init_command_ends(c);
+    sbx_init_launch_free(c->launch);
+    c->launch = NULL;
+
+    switch (stage) {
+
+    case SBX_INIT_STAGE_NONE:
+        c->state = SBX_INIT_RUNNING;
+        started.pid = c->pid;
+        started.pad = 0;
+        sbx_init_exec_send(c, SBX_F_STARTED, &started, sizeof(started));
+        break;
+
+    case SBX_INIT_STAGE_EXEC:
+        c->state = SBX_INIT_RUNNING;
+        c->failed = err;
+        break;
+
+    case SBX_INIT_STAGE_CWD:
+        sbx_init_command_cwd(c, err);
+        return;
+
+    case SBX_INIT_STAGE_CLONE:
+        if (c->pid == 0) {
+            c->started = 0;
+        }
+
+        if (err == EAGAIN) {
+            sbx_init_error_quota(&error, c->processes);
+            sbx_init_exec_fail(c, &error);
+            return;
+        }
+
+        /* fall through */
+
+    case SBX_INIT_STAGE_SETUP:
+        (void) sbx_error(&e, err, SBX_E_INTERNAL,
+                         "the command cannot be prepared");
+        sbx_init_error_fill(&error, &e);
+        sbx_init_exec_fail(c, &error);
+        return;
+    }
+
+    if (c->reaped) {
+        sbx_init_command_over(c);
+        return;
+    }
+
+    sbx_init_output_watch(c);
+    sbx_init_exec_resume(c);
+}
+
+
+static void
+sbx_init_command_cwd(sbx_init_command_t *c, int err)
+{
+    size_t         i;
+    sbx_error_t    e;
+    sbx_f_error_t  error;
+
+    static const struct {
+        int          err;
+        sbx_code_t   code;
+        const char  *text;
+    } table[] = {
+        { ENOENT, SBX_E_FILE, "there is no such working directory" },
+        { ENOTDIR, SBX_E_FILE_TYPE,
+          "the working directory is not a directory" },
+        { EACCES, SBX_E_DENIED, "the working directory may not be entered" },
+        { EPERM, SBX_E_DENIED, "the working directory may not be entered" },
+        { ELOOP, SBX_E_PATH,
+          "the working directory's links cannot be followed" },
+        { ENAMETOOLONG, SBX_E_PATH, "the working directory is too long" },
+        { 0, SBX_E_INTERNAL, "the working directory cannot be entered" }
+    };
+
+    for (i = 0; table[i].err != 0 && table[i].err != err; i++) { /* void */ }
+
+    (void) sbx_error(&e, err, table[i].code, "%s", table[i].text);
+    sbx_init_error_fill(&error, &e);
+    sbx_init_exec_fail(c, &error);
+}
+
+
+static pid_t
+sbx_init_command_pid(const sbx_init_command_t *c)
+{
+    if (!c->started) {
+        return 0;
+    }
+
+    /* known to the kernel's word before the child runs */
+
+    return c->launch != NULL ? c->launch->outcome.pid : c->pid;
+}
+
+
+int
+sbx_init_command_reap(pid_t pid, int status, const struct rusage *usage)
+{
+    sbx_init_command_t  *c;
+
+    for (c = sbx_init_command_each(NULL);
+         c != NULL;
+         c = sbx_init_command_each(c))
+    {
+        if (!c->reaped && sbx_init_command_pid(c) == pid) {
+            break;
+        }
+    }
+
+    if (c == NULL) {
+        return 0;
+    }
+
+    c->reaped = 1;
+    c->status = status;
+    c->rusage = *usage;
+    c->end = sbx_now_us();
+
+    switch (c->state) {
+
+    case SBX_INIT_RUNNING:
+        sbx_init_command_over(c);
+        break;
+
+    case SBX_INIT_CLOSING:
+        sbx_init_command_step(c);
+        break;
+
+    default:
+        /* LAUNCHING: the thread has not told yet what became of it */
+        break;
+    }
+
+    return 1;
+}
+
+
+void
+sbx_init_command_kill(sbx_init_command_t *c, sbx_reason_t reason)
+{
+    if (c->killed || c->reaped || !c->started) {
+        return;
+    }
+
+    c->killed = 1;
+    c->reason = reason;
+    c->recheck = sbx_now_us() + SBX_INIT_KILL_AGAIN;
+    sbx_init_loop_wake(c->recheck);
+
+    sbx_init_kill_group(c->fds[SBX_INIT_FD_KILL], sbx_init_command_pid(c));
+}
+
+
+void
+sbx_init_command_terminate(void)
+{
+    pid_t                pid;
+    sbx_init_command_t  *c;
+
+    for (c = sbx_init_command_each(NULL);
+         c != NULL;
+         c = sbx_init_command_each(c))
+    {
+        pid = sbx_init_command_pid(c);
+
+        if (pid > 0 && !c->reaped) {
+            c->terminated = 1;
+            (void) kill(-pid, SIGTERM);
+        }
+    }
+}
+
+
+static void
+sbx_init_command_over(sbx_init_command_t *c)
+{
+    uint64_t  now;
+
+    now = sbx_now_us();
+
+    c->state = SBX_INIT_OVER;
+    c->deadline = SBX_INIT_NONE;
+    c->poll = SBX_INIT_NONE;
+    sbx_init_input_close(c);
+    sbx_init_output_watch(c);
+
+    if (c->killed) {
+        c->give_up = now + SBX_INIT_GROUP_WAIT;
+        sbx_init_command_group(c, now);
+
+    } else if (WIFSIGNALED(c->status) && WTERMSIG(c->status) == SIGKILL
+               && !sbx_init.ending && sbx_init_usage_oom(c) == 0)
+    {
+        /* it may be the broker's kill, whose word is on its way */
+        c->recheck = now + SBX_INIT_GRACE;
+        sbx_init_loop_wake(c->recheck);
+
+    } else {
+        sbx_init_command_settle(c);
+    }
+
+    if (c->state != SBX_INIT_FREE && c->call.fd != -1) {
+        sbx_init_exec_resume(c);
+    }
+}
+
+
+/* A killed group: empty, or given up. */
+
+static void
+sbx_init_command_group(sbx_init_command_t *c, uint64_t now)
+{
+    int  populated;
+
+    populated = sbx_init_usage_populated(c);
+
+    if (populated == -1) {
+        /* nothing counts them: none to be found, for a while */
+        populated = sbx_init_kill_left(c->pid)
+                    || now < c->end + SBX_INIT_GRACE;
+    }
+
+    if (!populated || now >= c->give_up) {
+        sbx_init_command_settle(c);
+        return;
+    }
+
+    sbx_init_kill_group(c->fds[SBX_INIT_FD_KILL], 0);
+
+    c->recheck = now + SBX_INIT_GROUP_POLL;
+    sbx_init_loop_wake(c->recheck);
+}
+
+
+static void
+sbx_init_command_settle(sbx_init_command_t *c)
+{
+    c->settled = 1;
+    c->recheck = SBX_INIT_NONE;
+
+    sbx_init_output_last(c);
+    sbx_init_output_watch(c);
+    sbx_init_command_step(c);
+}
+
+
+void
+sbx_init_command_step(sbx_init_command_t *c)
+{
+    if (c->state == SBX_INIT_OVER && c->settled && sbx_init_output_done(c)) {
+        sbx_init_command_answer(c);
+        return;
+    }
+
+    if (c->state != SBX_INIT_CLOSING || !c->answered
+        || (c->started && !c->reaped))
+    {
+        return;
+    }
+
+    sbx_init_command_release(c);
+
+    if (c->call.fd == -1 || (c->out == NULL && c->input_end)) {
+        sbx_init_command_free(c);
+        return;
+    }
+
+    if (c->out == NULL) {
+        /* the worker has more to say, and would lose what it has not read
+         * yet if it were cut short */
+        (void) shutdown(c->call.fd, SHUT_WR);
+    }
+}
+
+
+static void
+sbx_init_command_answer(sbx_init_command_t *c)
+{
+    uint64_t       oom;
+    sbx_f_exit_t  *x;
+
+    x = &c->exit;
+    oom = sbx_init_usage_oom(c);
+
+    if (c->failed) {
+        sbx_init_command_excuse(c);
+
+    } else if (WIFSIGNALED(c->status)) {
+        x->signal = WTERMSIG(c->status);
+        x->exit_code = 128 + x->signal;
+
+    } else {
+        x->exit_code = WEXITSTATUS(c->status);
+    }
+
+    x->pid = c->pid;
+    x->reason = sbx_init_command_reason(c, oom);
+    x->flags |= oom != 0 ? SBX_EXIT_OOM_KILLED : 0;
+    x->flags |= x->reason == SBX_REASON_TIMEOUT ? SBX_EXIT_TIMED_OUT : 0;
+    x->flags |= x->reason == SBX_REASON_CANCELLED ? SBX_EXIT_CANCELLED : 0;
+    x->flags |= c->streams[0].truncated ? SBX_EXIT_OUT_TRUNCATED : 0;
+    x->flags |= c->streams[1].truncated ? SBX_EXIT_ERR_TRUNCATED : 0;
+    x->stdout_bytes = c->streams[0].total;
+    x->stderr_bytes = c->streams[1].total;
+    x->duration_us = c->end - c->start;
+
+    sbx_init_usage(c, x);
+
+    c->state = SBX_INIT_CLOSING;
+    c->answered = 1;
+    c->give_up = sbx_now_us() + SBX_INIT_LINGER;
+    sbx_init_loop_wake(c->give_up);
+
+    sbx_init_exec_send(c, SBX_F_EXIT, x, sizeof(sbx_f_exit_t));
+
+    /* sent at once or not, the group's end need not wait for it */
+
+    if (c->state == SBX_INIT_CLOSING) {
+        sbx_init_command_step(c);
+    }
+}
+
+
+/* The line that a shell would print. */
+
+static void
+sbx_init_command_excuse(sbx_init_command_t *c)
+{
+    int                  n;
+    char                 line[512];
+    size_t               i, len;
+    sbx_init_stream_t   *stream;
+
+    c->exit.exit_code = c->failed == ENOENT || c->failed == ENOTDIR
+                        ? 127 : 126;
+
+    stream = &c->streams[(c->exec.flags & SBX_EXEC_MERGE) ? 0 : 1];
+
+    n = snprintf(line, sizeof(line), "sandbox: cannot run '%s': %s\n",
+                 c->program, strerror(c->failed));
+    len = (size_t) n < sizeof(line) ? (size_t) n : sizeof(line) - 1;
+
+    for (i = 0; i + 1 < len; i++) {
+        if ((uint8_t) line[i] < ' ') {
+            line[i] = '?';
+        }
+    }
+
+    stream->total += len;
+
+    if ((c->exec.flags & SBX_EXEC_CAP) && len > c->exec.max_output) {
+        len = (size_t) c->exec.max_output;
+        stream->truncated = 1;
+    }
+
+    c->state = SBX_INIT_CLOSING;
+
+    sbx_init_exec_send(c, (c->exec.flags & SBX_EXEC_MERGE) ? SBX_F_STDOUT
+                                                           : SBX_F_STDERR,
+                       line, len);
+}
+
+
+/* Who ended it says why; an exit status of 137 says nothing. */
+
+static sbx_reason_t
+sbx_init_command_reason(sbx_init_command_t *c, uint64_t oom)
+{
+    int  sig;
+
+    sig = WIFSIGNALED(c->status) ? WTERMSIG(c->status) : 0;
+
+    if (c->killed && sig == SIGKILL) {
+        return c->reason;
+    }
+
+    if (c->failed) {
+        return SBX_REASON_NOT_STARTED;
+    }
+
+    if (sig == SIGKILL && oom != 0) {
+        return SBX_REASON_MEMORY;
+    }
+
+    if (c->terminated || (sbx_init.ending && sig == SIGKILL)) {
+        return SBX_REASON_SESSION_ENDED;
+    }
+
+    if (c->exec.cpu_seconds != SBX_UNLIMITED
+        && (sig == SIGXCPU || sig == SIGKILL)
+        && sbx_init_usage_cpu(c) >= c->exec.cpu_seconds * 1000)
+    {
+        /* the kernel's backstop was quicker */
+        return SBX_REASON_CPU_TIME;
+    }
+
+    return sig != 0 ? SBX_REASON_SIGNAL : SBX_REASON_EXITED;
+}
+
+
+/* What is left divided by the processors: it cannot be used up sooner. */
+
+static void
+sbx_init_command_cpu(sbx_init_command_t *c, uint64_t now)
+{
+    uint64_t  cpus, left, limit, used;
+
+    limit = c->exec.cpu_seconds * 1000;
+    used = sbx_init_usage_cpu(c);
+
+    if (used >= limit) {
+        c->poll = SBX_INIT_NONE;
+        sbx_init_command_kill(c, SBX_REASON_CPU_TIME);
+        return;
+    }
+
+    cpus = c->cpus != 0 && c->cpus < SBX_UNLIMITED
+           ? c->cpus : (uint64_t) sbx_init.cpus * 1000;
+    left = (limit - used) * 1000 / cpus;
+
+    c->poll = now + (left > SBX_INIT_POLL_MIN ? left : SBX_INIT_POLL_MIN);
+}
+
+
+void
+sbx_init_command_tick(uint64_t now)
+{
+    uint64_t             due;
+    sbx_init_command_t  *c;
+
+    for (c = sbx_init_command_each(NULL);
+         c != NULL;
+         c = sbx_init_command_each(c))
+    {
+        due = sbx_init_command_due(c, now);
+
+        if (c->state != SBX_INIT_FREE && due != SBX_INIT_NONE) {
+            sbx_init_loop_wake(due);
+        }
+    }
+}
+
+
+static uint64_t
+sbx_init_command_due(sbx_init_command_t *c, uint64_t now)
+{
+    uint64_t  due;
+
+    switch (c->state) {
+
+    case SBX_INIT_LAUNCHING:
+    case SBX_INIT_RUNNING:
+
+        if (now >= c->deadline) {
+            c->deadline = SBX_INIT_NONE;
+            sbx_init_command_kill(c, SBX_REASON_TIMEOUT);
+        }
+
+        if (now >= c->poll) {
+            sbx_init_command_cpu(c, now);
+        }
+
+        if (now >= c->recheck) {
+            /* it may have been too early to be in its group */
+            sbx_init_kill_group(c->fds[SBX_INIT_FD_KILL],
+                                sbx_init_command_pid(c));
+            c->recheck = now + SBX_INIT_KILL_AGAIN;
+        }
+
+        due = c->deadline < c->poll ? c->deadline : c->poll;
+
+        return due < c->recheck ? due : c->recheck;
+
+    case SBX_INIT_OVER:
+
+        if (!c->settled && (now >= c->recheck || sbx_init.ending)) {
+
+            if (c->killed) {
+                sbx_init_command_group(c, now);
+
+            } else {
+                sbx_init_command_settle(c);
+            }
+        }
+
+        return c->recheck;
+
+    case SBX_INIT_CLOSING:
+
+        if (now >= c->give_up) {
+            c->give_up = SBX_INIT_NONE;
+            sbx_init_exec_hang_up(c);
+        }
+
+        return c->give_up;
+
+    default:
+        return SBX_INIT_NONE;
+    }
+}
+
+
+/* Nothing of the group is needed any more: the broker may remove it. */
+
+static void
+sbx_init_command_release(sbx_init_command_t *c)
+{
+    unsigned  i;
+
+    if (c->told) {
+        return;
+    }
+
+    sbx_init_input_close(c);
+    sbx_init_output_close(c);
+
+    if (c->launch != NULL) {
+        sbx_init_command_ends(c);
+        sbx_init_launch_free(c->launch);
+        c->launch = NULL;
+    }
+
+    while (c->nattach != 0) {
+        (void) close(c->attach[--c->nattach]);
+    }
+
+    for (i = 0; i < SBX_INIT_FD_MAX; i++) {
+        if (c->fds[i] != -1) {
+            (void) close(c->fds[i]);
+            c->fds[i] = -1;
+        }
+    }
+
+    c->told = 1;
+    sbx_init_record(SBX_R_COMMAND_OVER, c->number);
+}
+
+
+void
+sbx_init_command_free(sbx_init_command_t *c)
+{
+    sbx_init_command_release(c);
+    sbx_init_source_close(&c->call);
+
+    sbx_init_buffer_put(c->in.buf);
+    sbx_init_buffer_put(c->out);
+    c->in.buf = NULL;
+    c->out = NULL;
+
+    c->state = SBX_INIT_FREE;
+}

@@ -1,0 +1,192 @@
+#!/usr/bin/perl
+
+# What a worker does with a core that is slow, gone, or hostile: a fake one
+# answers as the session's id tells it to.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+
+use Test::More;
+use Time::HiRes qw(time);
+use SandboxTest;
+
+plan(skip_all => 'python3 is not installed') if !-x '/usr/bin/python3';
+
+my $t = SandboxTest->new(workers => 1);
+my $p = $t->prefix;
+
+pipe my $in, my $end or die "pipe: $!";
+my $core = fork // die "fork: $!";
+
+if ($core == 0) {
+    close $end;
+    open STDIN, '<&', $in or die $!;
+    exec '/usr/bin/python3', "$FindBin::Bin/lib/fake-core", $p;
+    die "exec: $!";
+}
+
+close $in;
+
+sub core_log { return SandboxTest::slurp("$p/core.log") // '' }
+sub core_says { return scalar(() = core_log() =~ /$_[0]/mg) }
+
+sub core_said {
+    my ($what, $n) = @_;
+
+    return SandboxTest::wait_for(sub { core_says($what) >= ($n // 1) }, 10);
+}
+
+BAIL_OUT('the fake core does not start') if !core_said('^ready');
+
+$t->start;
+
+
+sub id { return 'i' . $_[0] . '0' x (24 - length $_[0]) }
+
+sub get {
+    my ($mode, @more) = @_;
+
+    return $t->api(GET => '/sessions/' . id($mode), undef, @more);
+}
+
+sub download { return $t->api(GET => '/sessions/' . id($_[0]) . '/files/x') }
+
+sub says {
+    my ($res) = @_;
+
+    return "$res->{status} " . ($res->{json}{code} // '');
+}
+
+sub open_fds { return scalar(() = glob '/proc/' . ($t->workers)[0] . '/fd/*') }
+
+my $res = get('good');
+my $fds = open_fds();
+
+is($res->{status}, 200, 'a call is answered');
+is($res->{json}{session_id}, id('good'), 'by the session');
+
+is(get('pieces')->{status}, 200, 'frames may come a byte at a time');
+
+is(get('once')->{status}, 200, 'a call that nobody answered is sent again');
+is(core_says('^call once 2'), 1, 'once');
+
+is(says(get('never')), '503 E5001', 'lost twice, it is 503');
+is(core_says('^call never'), 2, 'and was not sent a third time');
+is(get('never')->{headers}{'retry-after'}, 1, 'which says when to try');
+
+is(says(get('late')), '503 E5001', 'cut off after it was accepted: 503');
+is(core_says('^call late'), 1, 'and never sent again');
+
+for my $bad (qw(kind direction short huge stray lie)) {
+    is(says(get($bad)), '500 E5002', "a bad frame is refused: $bad");
+    ok(core_said("^eof i${bad}0"), 'and the call closed');
+}
+
+$res = get('unended');
+is(says($res), '409 E2011', 'strings without an end are given one');
+is(length $res->{json}{detail}, 247, 'within their arrays');
+
+is(download('file')->{body}, 'hello', 'a file comes as a descriptor');
+
+for my $bad (qw(none two pipe writable opath)) {
+    is(says(download($bad)), '500 E5002', "a bad descriptor: $bad");
+}
+
+my $c = $t->connect;
+$c->send_request(GET => '/v1/sessions/' . id('silent'));
+core_said('^call silent');
+$c->close;
+ok(core_said('^eof isilent'), 'a client that goes away ends its call');
+
+my $stdin = 'x' x 500_000;
+my $exec = { cmd => ['x'], stdin => $stdin };
+
+$res = $t->api(POST => '/sessions/' . id('deaf') . '/exec', $exec);
+is(says($res), '429 E2003', 'an error is heard while nobody takes the rest');
+is(join(',', @{$res->{json}}{qw(scope resource limit)}),
+   'session,processes,7', 'with what it says of the limit');
+
+$res = $t->api(POST => '/sessions/' . id('take') . '/exec', $exec);
+is($res->{json}{exit_code}, 3, 'what was queued is sent again with the call');
+my ($first) = core_log() =~ /^taken (\d+)/m;
+my ($second) = core_log() =~ /^again (\d+)/m;
+ok($first > 500_000, 'all of it was taken');
+is($second, $first, 'twice the same');
+
+my $rss = sub {
+    my ($kb) = SandboxTest::slurp('/proc/' . ($t->workers)[0] . '/status')
+               =~ /^VmRSS:\s+(\d+)/m;
+    return $kb;
+};
+
+SKIP: {
+    skip 'a sanitizer keeps freed memory', 1 if $SandboxTest::SANITIZE;
+
+    cmp_ok($rss->(), '<', 64 * 1024, 'a flood leaves the worker small');
+}
+
+# The door: the core does not take calls for a while, then it does.
+
+get('stall', timeout => 5);
+core_said('^stalls');
+
+my @waiting;
+
+for (1 .. 400) {
+    my $w = $t->connect(timeout => 20) or last;
+    $w->send_request(GET => '/v1/sessions/' . id('good'));
+    push @waiting, $w;
+}
+
+my $start = time;
+is($t->http(GET => '/')->{status}, 200, 'others are served meanwhile');
+cmp_ok(time - $start, '<', 1 * $SandboxTest::SLOW, 'at once');
+
+my %got;
+$got{ $_->read_response(timeout => 20)->{status} }++ for @waiting;
+is_deeply(\%got, { 200 => 400 }, '400 calls wait at a full door, and pass');
+$_->close for @waiting;
+
+# And one that stays shut: calls have their deadline, nothing else waits.
+
+kill 'STOP', $core;
+
+@waiting = ();
+
+for (1 .. 500) {
+    my $w = $t->connect(timeout => 60) or last;
+    $w->send_request(GET => '/v1/sessions/' . id('good'));
+    push @waiting, $w;
+}
+
+$start = time;
+ok(SandboxTest::wait_for(sub { $t->log_has(qr/takes no call/) }, 20),
+   'a call does not wait for ever');
+is($t->http(GET => '/')->{status}, 200, 'nor does anybody else');
+
+kill 'CONT', $core;
+
+%got = ();
+$got{ $_->read_response(timeout => 30)->{status} }++ for @waiting;
+is(join(' ', sort keys %got), '200 503', 'some came in time, others are told');
+$_->close for @waiting;
+
+ok(SandboxTest::wait_for(sub { open_fds() <= $fds + 1 }, 10),
+   'no descriptor is left')
+    or diag("$fds before, " . open_fds() . ' after');
+
+# Gone for good.
+
+close $end;
+waitpid $core, 0;
+
+is(says(get('good')), '503 E5001', 'without a core: 503');
+is(get('good')->{headers}{'retry-after'}, 1, 'and when to try again');
+
+unlink "$p/core.log";
+$t->finish;
+
+done_testing();

@@ -1,0 +1,154 @@
+#!/usr/bin/perl
+
+# The reference documents against the tables in the code that they describe:
+# every directive with its context, every limit with its bounds, every error
+# with its status and word, every variable; and nothing besides.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+
+use Test::More;
+use SandboxTest;
+
+my $ROOT = $SandboxTest::ROOT;
+
+
+sub source {
+    my ($name) = @_;
+
+    my $text = SandboxTest::slurp("$ROOT/$name");
+
+    if (!defined $text) {
+        plan(skip_all => "$name is not there");
+    }
+
+    return $text;
+}
+
+
+# The rows of a Markdown table whose first cell matches, as lists of cells.
+
+sub rows {
+    my ($text, $first) = @_;
+
+    return grep { $_->[0] =~ $first }
+           map { [ map { s/^\s+|\s+$//gr } split /(?<!\\)\|/, substr $_, 1 ] }
+           grep { /^\|/ } split /\n/, $text;
+}
+
+
+subtest 'directives' => sub {
+    my $code = source('ngx_sandbox_module/ngx_http_sandbox_module.c');
+    my $text = source('docs/directives.md');
+
+    my %context;
+
+    while ($code =~ /\{ ngx_string\("(sandbox_\w+)"\),\s*([A-Z0-9_|\s]+),/g) {
+        my ($name, $flags) = ($1, $2);
+        my @where = map { $flags =~ /$_->[0]/ ? $_->[1] : () }
+                    ([ NGX_HTTP_MAIN_CONF => 'http' ],
+                     [ NGX_HTTP_SRV_CONF => 'server' ],
+                     [ NGX_HTTP_LOC_CONF => 'location' ]);
+        $context{$name} = join ', ', @where;
+    }
+
+    cmp_ok(scalar keys %context, '>', 10, 'are found in the code');
+
+    my %summary = map { $_->[0] =~ /\[(\w+)\]/; ($1 => $_->[1]) }
+                  rows($text, qr/^\[sandbox_/);
+    is_deeply(\%summary, \%context, 'the summary has them all');
+
+    for my $name (sort keys %context) {
+        my ($section) = $text =~ /^## \Q$name\E\n(.*?)(?=^## |\z)/ms;
+        my %row = map { $_->[0] => $_->[1] }
+                  rows($section // '', qr/^(?:Syntax|Default|Context)$/);
+
+        is($row{Context}, $context{$name}, "$name: context");
+        like($row{Syntax}, qr/^`$name [^`]+;`$/, "$name: syntax");
+        ok($row{Default}, "$name: default");
+    }
+};
+
+
+subtest 'variables' => sub {
+    my $code = source('ngx_sandbox_module/ngx_http_sandbox_variables.c');
+    my @known = $code =~ /ngx_string\("(sandbox_\w+)"\)/g;
+    my @told = map { $_->[0] =~ /\$(sandbox_\w+)/g }
+               rows(source('docs/directives.md'), qr/\$sandbox_/);
+
+    is("@{[ sort @told ]}", "@{[ sort @known ]}", 'are all told');
+};
+
+
+subtest 'limits' => sub {
+    my $code = source('sandbox_core/policy/limits.c');
+    # What the table in the code says, as the document writes it.
+
+    my $value = sub {
+        my ($s, $unit) = @_;
+
+        return 'none' if $s =~ /SBX_UN(?:SET|LIMITED)/;
+        return $s if $unit eq 'BYTES' && $s =~ s/ \* / /;
+        return "$s byte" if $unit eq 'BYTES';
+
+        $s =~ s/\bDAY\b/86400 * 1000/;
+        $s =~ s/\bSECOND\b/1000/;
+        my $n = 1;
+        $n *= $_ for split / \* /, $s;
+
+        return $unit =~ /MILLI|SECONDS/ ? $n / 1000 : $n;
+    };
+
+    my %want;
+
+    while ($code =~ /\{\s*"(\w+)",\s*"(\w+)",\s*SBX_UNIT_(\w+),
+                     \s*FIELD\(\w+\),\s*([^,]+),\s*([^,]+),
+                     \s*([^,]+),\s*([^,]+),\s*[01]/gx)
+    {
+        my ($name, $json, $unit, @v) = ($1, $2, $3, $4, $5, $6, $7);
+
+        $want{$name} = join ' | ', "`$json`",
+                       map { $value->($_, $unit) } @v[0, 2, 3];
+    }
+
+    # The default of a file is the disk, which the table cannot say.
+
+    $want{max_file_size} =~ s/none \|/the disk |/;
+
+    my $text = source('docs/limits.md');
+    my ($section) = $text =~ /^## Of a session\n(.*?)^## /ms;
+    my %told = map { my @c = @$_; $c[0] =~ s/`//g;
+                     ($c[0] => join ' | ', @c[1 .. 4]) }
+               rows($section, qr/^`/);
+
+    is_deeply(\%told, \%want, 'have the bounds of the code');
+};
+
+
+subtest 'errors' => sub {
+    my $code = source('ngx_sandbox_module/ngx_http_sandbox_problem.c');
+    my $text = source('docs/errors.md');
+    my (%want, %reserved);
+
+    while ($code =~ /\{ NGX_HTTP_SANDBOX_\w+, (\d+), "(E\d+)",\s*"(\w+)",/g) {
+        $want{$2} = "$1 `$3`";
+    }
+
+    my %told = map { $_->[0] => "$_->[1] $_->[2]" } rows($text, qr/^E\d/);
+    my ($line) = $text =~ /^((?:E\d{4}[, \nand]+)+are reserved)/m;
+
+    $reserved{$_} = 1 for ($line // '') =~ /E\d{4}/g;
+
+    is_deeply([ sort keys %told, keys %reserved ], [ sort keys %want ],
+              'are all told, or reserved');
+
+    for my $name (sort keys %told) {
+        is($told{$name}, $want{$name}, $name);
+    }
+};
+
+
+done_testing();
