@@ -165,7 +165,7 @@ typedef struct ngx_http_sandbox_route_s  ngx_http_sandbox_route_t;
 
 struct ngx_http_sandbox_route_s {
     ngx_uint_t                    methods;      /* NGX_HTTP_GET | ... */
-    const char                   *path;         /* "sessions/{id}/files/{path}" */
+    const char                   *path;         /* "sessions/{id}/{path}" */
     ngx_http_sandbox_body_e       body;
     ngx_uint_t                    capability;   /* SBX_CAP_*, 0 none */
     const char                   *op;           /* $sandbox_op */
@@ -362,6 +362,18 @@ void ngx_http_sandbox_exit_process(ngx_cycle_t *cycle);
 
 void ngx_http_sandbox_call_init(ngx_cycle_t *cycle);
 void ngx_http_sandbox_call_exit(void);
+
+/* Whether each "%" has its two digits. */
+ngx_uint_t ngx_http_sandbox_escapes_ok(const ngx_str_t *s);
+/*
+ * ctx->path, from the query or from what the URI has for it, which may be
+ * NULL.  NGX_OK; or it is answered, with what that returned, NGX_OK too.
+ */
+ngx_int_t ngx_http_sandbox_path(ngx_http_request_t *r,
+    ngx_http_sandbox_ctx_t *ctx, const ngx_str_t *raw);
+/* Reads what the route asks for, then runs its handler. */
+ngx_int_t ngx_http_sandbox_read_body(ngx_http_request_t *r,
+    ngx_http_sandbox_ctx_t *ctx);
 
 /* The value of $request_id; empty when out of memory. */
 void ngx_http_sandbox_request_id(ngx_http_request_t *r, ngx_str_t *id);

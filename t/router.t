@@ -89,10 +89,10 @@ for my $path (sort keys %allow) {
     }
 }
 
-my $res = $t->api(HEAD => '/health');
+my $res = $t->http(HEAD => '/v1/health');
 is("$res->{status} $res->{headers}{'content-type'} " . length $res->{body},
    '200 application/json 0', 'HEAD where GET is');
-is($t->api(HEAD => '/nothing')->{status}, 404, 'HEAD of nothing');
+is($t->http(HEAD => '/v1/nothing')->{status}, 404, 'HEAD of nothing');
 
 
 # ---- headers of every answer

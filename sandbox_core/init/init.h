@@ -231,7 +231,7 @@ void sbx_init_kill_group(int fd, pid_t leader);
 /* 1 while processes of a leader are to be seen; kills them again. */
 int sbx_init_kill_left(pid_t leader);
 
-/* limits.c */
+/* exec_limits.c */
 /* Fills what the call left out, and refuses what the session lacks. */
 int sbx_init_exec_limits(sbx_f_exec_t *exec, sbx_error_t *e);
 void sbx_init_launch_limits(sbx_init_launch_t *launch,

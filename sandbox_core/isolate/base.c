@@ -456,6 +456,7 @@ sbx_base_forget(const char *state_dir, const char *keep)
     DIR            *dir;
     char            path[PATH_MAX];
     unsigned        live;
+    const char     *name;
     struct dirent  *entry;
     sbx_auto_fd     state = -1;
 
@@ -484,8 +485,10 @@ sbx_base_forget(const char *state_dir, const char *keep)
     }
 
     while ((entry = readdir(dir)) != NULL) {
-        if (strncmp(entry->d_name, SBX_BASE_NAME, sizeof(SBX_BASE_NAME) - 1)
-            == 0
+        name = entry->d_name;
+        name += (name[0] == '.');         /* a draft that was not finished */
+
+        if (strncmp(name, SBX_BASE_NAME, sizeof(SBX_BASE_NAME) - 1) == 0
             && strcmp(entry->d_name, keep) != 0)
         {
             (void) sbx_base_remove(state, entry->d_name, 0);

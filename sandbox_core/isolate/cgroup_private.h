@@ -114,10 +114,11 @@ int sbx_cgroup_place(sbx_cgroup_t *cg, const char *base, sbx_error_t *e);
 void sbx_cgroup_unplace(sbx_cgroup_t *cg);
 
 /* Directory of init's group in the cgroup2 tree for CLONE_INTO_CGROUP; the
- * caller closes.  The fds of sbx_cgroup_init_fds() may be dropped after. */
+ * caller closes.  Attach files may be dropped after a launch; they are opened
+ * again when they are asked for. */
 int sbx_cgroup_init_dir(sbx_cgroup_session_t *cs);
 unsigned sbx_cgroup_core_index(const sbx_cgroup_session_t *cs);
-void sbx_cgroup_init_fds_drop(sbx_cgroup_session_t *cs);
+void sbx_cgroup_fds_drop(sbx_cgroup_session_t *cs);
 
 
 #endif

@@ -380,9 +380,10 @@ sbx_session_close(int *fds)
 
 
 void
-sbx_cgroup_init_fds_drop(sbx_cgroup_session_t *cs)
+sbx_cgroup_fds_drop(sbx_cgroup_session_t *cs)
 {
     sbx_session_close(cs->init_fds);
+    sbx_session_close(cs->files_fds);
 }
 
 

@@ -218,8 +218,8 @@ sbx_check_userns(const sbx_doctor_t *d, sbx_f_check_t *c)
 
     (void) d;
 
-    sbx_check_mend(c, "sysctl user.max_user_namespaces=65536; the kernel needs "
-                   "CONFIG_USER_NS");
+    sbx_check_mend(c, "sysctl user.max_user_namespaces=65536; the kernel "
+                   "needs CONFIG_USER_NS");
 
     if (sbx_read_at(AT_FDCWD, "/proc/sys/user/max_user_namespaces", text,
                     sizeof(text))

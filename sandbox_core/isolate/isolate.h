@@ -55,6 +55,7 @@ int sbx_cgroup_session_remove(sbx_cgroup_session_t *cs, sbx_error_t *e);
 int sbx_cgroup_session_kill(sbx_cgroup_session_t *cs, sbx_error_t *e);
 /* The same, init included. */
 int sbx_cgroup_session_end(sbx_cgroup_session_t *cs, sbx_error_t *e);
+/* Stops what kill would kill, soon after it returns; init goes on. */
 int sbx_cgroup_session_freeze(sbx_cgroup_session_t *cs, int frozen,
     sbx_error_t *e);
 int sbx_cgroup_session_usage(sbx_cgroup_session_t *cs, sbx_usage_t *usage,

@@ -91,6 +91,7 @@ typedef struct {
 } sbx_child_t;
 
 
+static int sbx_launch_pair(int *ours, int *theirs, sbx_error_t *e);
 static int sbx_launch_check(const sbx_launch_t *launch, sbx_error_t *e);
 static int sbx_launch_prepare(const sbx_launch_t *launch, sbx_child_t *child,
     sbx_error_t *e);
@@ -116,7 +117,7 @@ int
 sbx_launch_start(const sbx_launch_t *launch, sbx_launched_t *out,
     sbx_error_t *e)
 {
-    int          pair[2], rc;
+    int          rc;
     sbx_child_t  child;
     sbx_auto_fd  control = -1, control_peer = -1;
     sbx_auto_fd  status = -1, status_peer = -1;
@@ -137,25 +138,10 @@ sbx_launch_start(const sbx_launch_t *launch, sbx_launched_t *out,
         return -1;
     }
 
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
-                   pair)
-        == -1)
+    if (sbx_launch_pair(&control, &control_peer, e) == -1
+        || sbx_launch_pair(&status, &status_peer, e) == -1)
     {
-        return sbx_error(e, errno, SBX_E_INTERNAL, "socketpair() failed");
-    }
-
-    control = pair[0];
-    control_peer = pair[1];
-
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == -1) {
-        return sbx_error(e, errno, SBX_E_INTERNAL, "socketpair() failed");
-    }
-
-    status = pair[0];
-    status_peer = pair[1];
-
-    if (fcntl(status, F_SETFL, O_NONBLOCK) == -1) {
-        return sbx_error(e, errno, SBX_E_INTERNAL, "fcntl() failed");
+        return -1;
     }
 
     config = sbx_launch_config(&child, e);
@@ -168,7 +154,7 @@ sbx_launch_start(const sbx_launch_t *launch, sbx_launched_t *out,
     child.config = config;
 
     rc = sbx_launch_clone(&child, out, e);
-    sbx_cgroup_init_fds_drop(launch->cgroup);
+    sbx_cgroup_fds_drop(launch->cgroup);
 
     if (rc == -1) {
         return -1;
@@ -181,6 +167,25 @@ sbx_launch_start(const sbx_launch_t *launch, sbx_launched_t *out,
     if (launch->disk != NULL) {
         *launch->disk = sbx_steal_fd(&root);
     }
+
+    return 0;
+}
+
+
+static int
+sbx_launch_pair(int *ours, int *theirs, sbx_error_t *e)
+{
+    int  pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
+                   pair)
+        == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "socketpair() failed");
+    }
+
+    *ours = pair[0];
+    *theirs = pair[1];
 
     return 0;
 }
@@ -558,6 +563,9 @@ sbx_child_isolate(const sbx_child_t *child, sbx_error_t *e)
         return sbx_error(e, errno, SBX_E_INTERNAL, "cannot mount a procfs");
     }
 
+    /* should the host run out of memory, sessions go before services */
+    (void) sbx_write_at(proc, "self/oom_score_adj", "300");
+
     if (sbx_net_setup(proc, e) == -1
         || sbx_root_build(&child->plan, proc, e) == -1)
     {
@@ -609,6 +617,7 @@ static int
 sbx_child_user(const sbx_child_t *child, sbx_error_t *e)
 {
     char              go;
+    struct pollfd     answer = { .fd = child->status, .events = POLLIN };
     sbx_status_msg_t  msg;
 
     if (sbx_child_owner(child->plan.launch, e) == -1) {
@@ -626,6 +635,7 @@ sbx_child_user(const sbx_child_t *child, sbx_error_t *e)
     msg.type = SBX_STATUS_MAPS;
 
     if (send(child->status, &msg, sizeof(msg), MSG_NOSIGNAL) != sizeof(msg)
+        || poll(&answer, 1, -1) != 1
         || recv(child->status, &go, 1, 0) != 1)
     {
         /* nobody is there to be told */

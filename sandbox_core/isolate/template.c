@@ -31,6 +31,8 @@ static const char  *sbx_template_names[] = { "base", "code-interpreter-v1" };
 
 
 static int sbx_template_userns(uint64_t uid_first, sbx_error_t *e);
+static int sbx_template_helper(const int *up, const int *down,
+    uint64_t uid_first);
 static int sbx_template_maps(pid_t pid, uint64_t uid_first);
 
 
@@ -108,13 +110,9 @@ sbx_template_open(const sbx_launch_t *launch, int *fd, sbx_error_t *e)
 static int
 sbx_template_userns(uint64_t uid_first, sbx_error_t *e)
 {
-    int            n, rc;
-    int            up[2], down[2];
-    char           go;
-    pid_t          pid;
-    sbx_auto_fd    up_read = -1, up_write = -1;
-    sbx_auto_fd    down_read = -1, down_write = -1;
-    struct pollfd  wait;
+    int          up[2], down[2], fd;
+    sbx_auto_fd  up_read = -1, up_write = -1;
+    sbx_auto_fd  down_read = -1, down_write = -1;
 
     if (pipe2(up, O_CLOEXEC) == -1) {
         return sbx_error(e, errno, SBX_E_INTERNAL, "pipe2() failed");
@@ -130,32 +128,50 @@ sbx_template_userns(uint64_t uid_first, sbx_error_t *e)
     down_read = down[0];
     down_write = down[1];
 
+    fd = sbx_template_helper(up, down, uid_first);
+
+    if (fd == -1) {
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "no user namespace can be made with the session's "
+                         "ids: see user.max_user_namespaces");
+    }
+
+    return fd;
+}
+
+
+static int
+sbx_template_helper(const int *up, const int *down, uint64_t uid_first)
+{
+    int            fd, rc;
+    char           go;
+    pid_t          pid;
+    struct pollfd  told;
+
     /* no exit signal: who reaps children by SIGCHLD does not see it */
 
     pid = (pid_t) syscall(SYS_clone, CLONE_NEWUSER | CLONE_FILES, 0, 0, 0, 0);
 
     if (pid == 0) {
-        n = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
-        (void) !write(up[1], &n, sizeof(n));
+        fd = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
+        (void) !write(up[1], &fd, sizeof(fd));
         (void) !read(down[0], &go, 1);
         _exit(0);
     }
 
     if (pid == -1) {
-        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
-                         "no user namespace can be made: see "
-                         "user.max_user_namespaces");
+        return -1;
     }
 
-    n = -1;
+    fd = -1;
     rc = -1;
-    wait.fd = up[0];
-    wait.events = POLLIN;
+    told.fd = up[0];
+    told.events = POLLIN;
 
     /* the child's death closes nothing, since all descriptors are shared */
 
-    if (poll(&wait, 1, SBX_USERNS_WAIT) == 1
-        && read(up[0], &n, sizeof(n)) == sizeof(n) && n != -1)
+    if (poll(&told, 1, SBX_USERNS_WAIT) == 1
+        && read(up[0], &fd, sizeof(fd)) == sizeof(fd) && fd != -1)
     {
         rc = sbx_template_maps(pid, uid_first);
 
@@ -166,19 +182,12 @@ sbx_template_userns(uint64_t uid_first, sbx_error_t *e)
     (void) !write(down[1], "", 1);
     (void) waitpid(pid, NULL, __WALL);
 
-    if (rc == -1) {
-        (void) sbx_error(e, errno, SBX_E_INTERNAL,
-                         "cannot make a user namespace with the session's "
-                         "ids");
-
-        if (n != -1) {
-            (void) close(n);
-        }
-
-        return -1;
+    if (rc == -1 && fd != -1) {
+        (void) close(fd);
+        fd = -1;
     }
 
-    return n;
+    return fd;
 }
 
 

@@ -214,7 +214,7 @@ inside_main(void)
 
 
 /*
- * ---- the broker's stand-in ----------------------------------------------------
+ * ---- the broker's stand-in -------------------------------------------------
  */
 
 static void
@@ -255,7 +255,10 @@ inside_setup(void)
     (void) mkdir(path, 0700);
     (void) snprintf(path, sizeof(path), "sbx-test-%d", (int) getpid());
 
-    if (sbx_cgroup_open("", path, &inside_cgroup, &e) == -1
+    /* with no more rights than the broker has */
+
+    if (sbx_caps_reduce_broker(&e) == -1
+        || sbx_cgroup_open("", path, &inside_cgroup, &e) == -1
         || sbx_base_prepare(inside_state, &e) == -1
         || sbx_init_exe("/proc/self/exe", &inside_exe, &e) == -1
         || sbx_seccomp_command(&inside_filter, &inside_filter_size, &e) == -1
@@ -332,13 +335,16 @@ inside_launch(inside_session_t *s, const char *id,
 }
 
 
+/* Called, where it is set, before what a command left behind is killed. */
+static void  (*inside_left)(void);
+
+
 /* Runs a command in a group of its own; the reply is in inside_reply. */
 static int
 inside_run_as(inside_session_t *s, sbx_user_t user,
     const sbx_exec_limits_t *limits, const char *command)
 {
     int                    fds[SBX_TASK_FDS_MAX];
-    char                   text[256];
     ssize_t                n;
     uint32_t               mask, attach;
     unsigned               nfds, i;
@@ -386,7 +392,10 @@ inside_run_as(inside_session_t *s, sbx_user_t user,
                      ? inside_reply.size
                      : sizeof(inside_reply.out) - 1] = '\0';
 
-    (void) snprintf(text, sizeof(text), "%s", "");
+    if (inside_left != NULL) {
+        inside_left();
+        inside_left = NULL;
+    }
 
     while (sbx_cgroup_command_remove(cc, &e) == 1) {
         /* what the command left behind goes with it here */

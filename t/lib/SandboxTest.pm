@@ -420,8 +420,13 @@ sub workers {
 
     return if !$self->is_ours($master);
 
-    return grep { (slurp("/proc/$_/cmdline") // '') =~ /worker process/ }
-           children($master);
+    my @workers = grep {
+        (slurp("/proc/$_/cmdline") // '') =~ /worker process/
+    } children($master);
+
+    $self->remember($_) for @workers;
+
+    return @workers;
 }
 
 
@@ -431,14 +436,14 @@ sub workers {
 sub note_processes {
     my ($self) = @_;
 
-    # A pid file may be older than its process's number; workers are the
-    # master's children, and tell nothing of the prefix.
+    # A pid file may be older than its process's number.  Workers tell nothing
+    # of the prefix, but are the master's children.
 
     for my $pid ($self->master, $self->keeper, $self->broker) {
         $self->remember($pid) if $pid && $self->is_ours($pid);
     }
 
-    $self->remember($_) for $self->workers;
+    $self->workers;
 
     my $broker = $self->broker // return;
 
@@ -761,8 +766,10 @@ sub left_files {
 
     my $p = $self->{prefix};
 
+    # nginx -t leaves an empty pid file, as it always does
+
     return map { substr $_, length($p) + 1 }
-           grep { -e || -l } map { glob "$p/$_" }
+           grep { (-e || -l) && !(m{/nginx\.pid$} && -z) } map { glob "$p/$_" }
            qw(sessions/* broker.sock broker.pid keeper.pid nginx.pid
               nginx.pid.oldbin);
 }

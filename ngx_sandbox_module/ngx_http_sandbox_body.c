@@ -1,0 +1,307 @@
+/*
+ * Bodies are read without nginx's buffering, which would put them into files:
+ * no more than the limit is ever held, whatever the client announces, and a
+ * body that a route has no use for is counted and dropped.  Then the route's
+ * handler runs.
+ */
+
+#include "ngx_http_sandbox.h"
+
+
+#define NGX_HTTP_SANDBOX_BODY_FIRST    4096
+
+
+static ngx_uint_t ngx_http_sandbox_is_json(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sandbox_too_large(ngx_http_request_t *r,
+    size_t max);
+static void ngx_http_sandbox_body_start(ngx_http_request_t *r);
+static void ngx_http_sandbox_body_read(ngx_http_request_t *r);
+static void ngx_http_sandbox_body_pump(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sandbox_body_take(ngx_http_request_t *r,
+    ngx_http_sandbox_ctx_t *ctx);
+static ngx_int_t ngx_http_sandbox_body_add(ngx_http_request_t *r,
+    ngx_http_sandbox_ctx_t *ctx, ngx_buf_t *b, size_t size);
+static ngx_int_t ngx_http_sandbox_body_grow(ngx_http_request_t *r,
+    ngx_http_sandbox_ctx_t *ctx, size_t size);
+static void ngx_http_sandbox_run(ngx_http_request_t *r);
+
+
+ngx_int_t
+ngx_http_sandbox_read_body(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
+{
+    ngx_int_t                     rc;
+    ngx_http_sandbox_loc_conf_t  *slcf;
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sandbox_module);
+
+    if (ctx->route->body == NGX_HTTP_SANDBOX_BODY_STREAM) {
+        r->main->count++;
+        ngx_http_sandbox_run(r);
+
+        return NGX_DONE;
+    }
+
+    if (ctx->route->body == NGX_HTTP_SANDBOX_BODY_JSON
+        && r->headers_in.content_length_n > 0
+        && !ngx_http_sandbox_is_json(r))
+    {
+        return ngx_http_sandbox_problem(r,
+                                     NGX_HTTP_SANDBOX_UNSUPPORTED_MEDIA_TYPE,
+                                     NULL);
+    }
+
+    if (r->headers_in.content_length_n > (off_t) slcf->max_json) {
+        return ngx_http_sandbox_too_large(r, slcf->max_json);
+    }
+
+    r->request_body_no_buffering = 1;
+
+    rc = ngx_http_read_client_request_body(r, ngx_http_sandbox_body_start);
+
+    return (rc >= NGX_HTTP_SPECIAL_RESPONSE) ? rc : NGX_DONE;
+}
+
+
+static ngx_uint_t
+ngx_http_sandbox_is_json(ngx_http_request_t *r)
+{
+    size_t      len;
+    ngx_str_t  *type;
+
+    static u_char  json[] = "application/json";
+
+    if (r->headers_in.content_type == NULL) {
+        return 0;
+    }
+
+    type = &r->headers_in.content_type->value;
+    len = sizeof(json) - 1;
+
+    if (type->len < len || ngx_strncasecmp(type->data, json, len) != 0) {
+        return 0;
+    }
+
+    return type->len == len || type->data[len] == ';'
+           || type->data[len] == ' ' || type->data[len] == '\t';
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_too_large(ngx_http_request_t *r, size_t max)
+{
+    return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_PAYLOAD_TOO_LARGE,
+                                    "the body of this route is limited to "
+                                    "%uz bytes", max);
+}
+
+
+static void
+ngx_http_sandbox_body_start(ngx_http_request_t *r)
+{
+    if (r->reading_body) {
+        r->read_event_handler = ngx_http_sandbox_body_read;
+    }
+
+    ngx_http_sandbox_body_pump(r);
+}
+
+
+static void
+ngx_http_sandbox_body_read(ngx_http_request_t *r)
+{
+    ngx_connection_t  *c;
+
+    c = r->connection;
+
+    if (c->read->timedout) {
+        c->timedout = 1;
+        ngx_http_finalize_request(r, NGX_HTTP_REQUEST_TIME_OUT);
+        return;
+    }
+
+    ngx_http_sandbox_body_pump(r);
+}
+
+
+static void
+ngx_http_sandbox_body_pump(ngx_http_request_t *r)
+{
+    ngx_int_t                rc;
+    ngx_http_sandbox_ctx_t  *ctx;
+
+    ctx = ngx_http_sandbox_ctx(r);
+
+    for ( ;; ) {
+        rc = ngx_http_sandbox_body_take(r, ctx);
+
+        if (rc != NGX_OK || r->header_sent) {
+            ngx_http_finalize_request(r, rc);
+            return;
+        }
+
+        if (!r->reading_body) {
+            break;
+        }
+
+        rc = ngx_http_read_unbuffered_request_body(r);
+
+        if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
+            ngx_http_finalize_request(r, rc);
+            return;
+        }
+
+        if (rc == NGX_AGAIN && r->request_body->bufs == NULL) {
+            return;
+        }
+    }
+
+    r->read_event_handler = ngx_http_block_reading;
+
+    ngx_http_sandbox_run(r);
+}
+
+
+/* NGX_OK, or what to finalize with: then an answer has been sent. */
+
+static ngx_int_t
+ngx_http_sandbox_body_take(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
+{
+    off_t                         size;
+    ngx_int_t                     rc;
+    ngx_buf_t                    *b;
+    ngx_chain_t                  *cl, *next;
+    ngx_http_sandbox_loc_conf_t  *slcf;
+
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sandbox_module);
+
+    if (r->request_body == NULL) {
+        return NGX_OK;
+    }
+
+    for (cl = r->request_body->bufs; cl != NULL; cl = next) {
+        next = cl->next;
+        b = cl->buf;
+        size = ngx_buf_special(b) ? 0 : ngx_buf_size(b);
+
+        if (size != 0 && ctx->route->body == NGX_HTTP_SANDBOX_BODY_JSON
+            && !ngx_http_sandbox_is_json(r))
+        {
+            return ngx_http_sandbox_problem(r,
+                                     NGX_HTTP_SANDBOX_UNSUPPORTED_MEDIA_TYPE,
+                                     NULL);
+        }
+
+        if (size > (off_t) (slcf->max_json - ctx->body.len)) {
+            return ngx_http_sandbox_too_large(r, slcf->max_json);
+        }
+
+        rc = ngx_http_sandbox_body_add(r, ctx, b, (size_t) size);
+
+        if (rc != NGX_OK) {
+            return rc;
+        }
+
+        b->pos = b->last;
+        b->file_pos = b->file_last;
+
+        ngx_free_chain(r->pool, cl);
+    }
+
+    r->request_body->bufs = NULL;
+
+    return NGX_OK;
+}
+
+
+/* A body that is thrown away is counted all the same. */
+
+static ngx_int_t
+ngx_http_sandbox_body_add(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx,
+    ngx_buf_t *b, size_t size)
+{
+    u_char  *p;
+
+    if (size == 0) {
+        return NGX_OK;
+    }
+
+    if (ctx->route->body == NGX_HTTP_SANDBOX_BODY_NONE) {
+        ctx->body.len += size;
+        return NGX_OK;
+    }
+
+    if (ngx_http_sandbox_body_grow(r, ctx, size) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    p = ctx->body.data + ctx->body.len;
+
+    if (ngx_buf_in_memory(b)) {
+        ngx_memcpy(p, b->pos, size);
+
+    } else if (ngx_read_file(b->file, p, size, b->file_pos)
+               != (ssize_t) size)
+    {
+        /* another module had nginx read it, into a file */
+
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    ctx->body.len += size;
+
+    return NGX_OK;
+}
+
+
+/* Room doubles; large blocks of a pool can be given back. */
+
+static ngx_int_t
+ngx_http_sandbox_body_grow(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx,
+    size_t size)
+{
+    size_t   room;
+    u_char  *p;
+
+    if (size <= ctx->body_room - ctx->body.len) {
+        return NGX_OK;
+    }
+
+    room = ngx_max(2 * ctx->body_room, NGX_HTTP_SANDBOX_BODY_FIRST);
+    room = ngx_max(room, ctx->body.len + size);
+
+    p = ngx_pnalloc(r->pool, room);
+
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (ctx->body.data != NULL) {
+        ngx_memcpy(p, ctx->body.data, ctx->body.len);
+        (void) ngx_pfree(r->pool, ctx->body.data);
+    }
+
+    ctx->body.data = p;
+    ctx->body_room = room;
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_sandbox_run(ngx_http_request_t *r)
+{
+    ngx_int_t                rc;
+    ngx_http_sandbox_ctx_t  *ctx;
+
+    ctx = ngx_http_sandbox_ctx(r);
+
+    if (ctx->route->body == NGX_HTTP_SANDBOX_BODY_NONE) {
+        ngx_str_null(&ctx->body);
+    }
+
+    rc = ctx->route->handler(r);
+
+    if (rc != NGX_DONE) {
+        ngx_http_finalize_request(r, rc);
+    }
+}

@@ -1,0 +1,520 @@
+/*
+ * What comes over a call's own socket.  All of it is hostile: a frame is
+ * delivered only with the length that its type has, a descriptor only with
+ * the one frame that brings it, and only if it is a regular file open for
+ * reading.
+ *
+ * Buffers hold a whole frame, and most calls wait most of the time: a call
+ * has one only while it is read, or holds a part of a frame.
+ *
+ * A callback may end the request and with it the call; its pool's cleanup
+ * then sets what call->dead points to.
+ */
+
+#include "ngx_http_sandbox_call.h"
+
+
+#define NGX_HTTP_SANDBOX_CALL_FRAMES    32        /* read at once */
+#define NGX_HTTP_SANDBOX_CALL_BUFFER    (sizeof(sbx_frame_t) + SBX_FRAME_MAX)
+#define NGX_HTTP_SANDBOX_CALL_SPARE     8         /* buffers that are kept */
+#define NGX_HTTP_SANDBOX_CALL_FIXED     1280      /* largest fixed payload */
+
+
+typedef struct {
+    uint16_t          type;
+    uint16_t          entry;          /* sbx_f_entry_t and strings */
+    uint32_t          min;
+    uint32_t          max;
+} ngx_http_sandbox_shape_t;
+
+
+static void ngx_http_sandbox_call_read(ngx_http_sandbox_call_t *call);
+static ngx_int_t ngx_http_sandbox_call_fill(ngx_http_sandbox_call_t *call);
+static ngx_int_t ngx_http_sandbox_call_wait(ngx_http_sandbox_call_t *call);
+static ngx_int_t ngx_http_sandbox_call_deliver(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload);
+static ngx_int_t ngx_http_sandbox_call_check(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload);
+static ngx_int_t ngx_http_sandbox_call_check_file(
+    ngx_http_sandbox_call_t *call);
+static u_char *ngx_http_sandbox_call_buffer(ngx_http_sandbox_call_t *call);
+static void ngx_http_sandbox_call_spare(u_char *p);
+
+
+#define FIXED(frame, type)  { frame, 0, sizeof(type), sizeof(type) }
+
+/* What the core may say to a worker; what is not here is refused. */
+
+static const ngx_http_sandbox_shape_t  ngx_http_sandbox_shapes[] = {
+    FIXED(SBX_F_ERROR, sbx_f_error_t),
+    { SBX_F_ACCEPTED, 0, 0, 0 },
+    FIXED(SBX_F_END, sbx_f_end_t),
+    FIXED(SBX_F_SESSION, sbx_f_session_t),
+    { SBX_F_META, 0, 0, SBX_FRAME_MAX },
+    FIXED(SBX_F_HEALTH, sbx_f_health_t),
+    FIXED(SBX_F_CHECK, sbx_f_check_t),
+    FIXED(SBX_F_CAPABILITY, sbx_f_capability_t),
+    FIXED(SBX_F_TEMPLATE, sbx_f_template_t),
+    FIXED(SBX_F_STARTED, sbx_f_started_t),
+    { SBX_F_STDOUT, 0, 0, SBX_FRAME_MAX },
+    { SBX_F_STDERR, 0, 0, SBX_FRAME_MAX },
+    FIXED(SBX_F_EXIT, sbx_f_exit_t),
+    { SBX_F_ENTRY, 1, sizeof(sbx_f_entry_t), SBX_FRAME_MAX },
+    { SBX_F_OPENED, 1, sizeof(sbx_f_entry_t), SBX_FRAME_MAX },
+    { SBX_F_READY, 0, 0, 0 },
+    { 0, 0, 0, 0 }
+};
+
+
+#define STRING(frame, type, field)                                            \
+    { frame, offsetof(type, field) + sizeof(((type *) 0)->field) - 1 }
+
+/* Last bytes of strings in fixed payloads: each is made to end there. */
+
+static const struct {
+    uint16_t    type;
+    size_t      last;
+} ngx_http_sandbox_strings[] = {
+    STRING(SBX_F_ERROR, sbx_f_error_t, text),
+    STRING(SBX_F_ERROR, sbx_f_error_t, scope),
+    STRING(SBX_F_ERROR, sbx_f_error_t, resource),
+    STRING(SBX_F_SESSION, sbx_f_session_t, id),
+    STRING(SBX_F_SESSION, sbx_f_session_t, tenant),
+    STRING(SBX_F_SESSION, sbx_f_session_t, user),
+    STRING(SBX_F_SESSION, sbx_f_session_t, template),
+    STRING(SBX_F_HEALTH, sbx_f_health_t, text),
+    STRING(SBX_F_CHECK, sbx_f_check_t, name),
+    STRING(SBX_F_CHECK, sbx_f_check_t, found),
+    STRING(SBX_F_CHECK, sbx_f_check_t, mend),
+    STRING(SBX_F_CAPABILITY, sbx_f_capability_t, name),
+    STRING(SBX_F_CAPABILITY, sbx_f_capability_t, by),
+    STRING(SBX_F_TEMPLATE, sbx_f_template_t, name),
+    STRING(SBX_F_TEMPLATE, sbx_f_template_t, alias),
+    STRING(SBX_F_TEMPLATE, sbx_f_template_t, description),
+    { 0, 0 }
+};
+
+
+/* This worker's. */
+
+static u_char      *ngx_http_sandbox_spare[NGX_HTTP_SANDBOX_CALL_SPARE];
+static ngx_uint_t   ngx_http_sandbox_spares;
+
+
+void
+ngx_http_sandbox_call_read_handler(ngx_event_t *rev)
+{
+    ngx_connection_t         *c, *client;
+    ngx_http_sandbox_call_t  *call;
+
+    c = rev->data;
+    call = c->data;
+    client = call->request->connection;
+
+    if (c->close) {
+
+        /* the worker's time to end is over */
+
+        ngx_http_sandbox_call_fail(call, NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE);
+        return;
+    }
+
+    if (rev->timedout) {
+        rev->timedout = 0;
+
+        if (call->stopped || (call->answered && call->timeout == 0)) {
+            ngx_http_sandbox_call_arm(call);
+            return;
+        }
+
+        ngx_log_error(NGX_LOG_ERR, c->log, NGX_ETIMEDOUT,
+                      "sandbox call was not answered in time");
+
+        ngx_http_sandbox_call_fail(call, NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE);
+        return;
+    }
+
+    ngx_http_sandbox_call_read(call);
+    ngx_http_run_posted_requests(client);
+}
+
+
+static void
+ngx_http_sandbox_call_read(ngx_http_sandbox_call_t *call)
+{
+    int             got;
+    u_char         *buf;
+    ngx_int_t       rc;
+    ngx_uint_t      dead, n;
+    sbx_frame_t     frame;
+    const uint8_t  *payload;
+
+    rc = NGX_OK;
+    dead = 0;
+    call->dead = &dead;
+
+    for (n = 0; n < NGX_HTTP_SANDBOX_CALL_FRAMES; n++) {
+
+        if (call->stopped) {
+            rc = NGX_AGAIN;
+            break;
+        }
+
+        got = 0;
+
+        if (call->wire.buf != NULL) {
+            got = sbx_wire_next(&call->wire, &frame, &payload);
+        }
+
+        if (got == 1) {
+            buf = call->wire.buf;
+            rc = ngx_http_sandbox_call_deliver(call, &frame, payload);
+
+            if (dead) {
+                ngx_http_sandbox_call_spare(buf);
+                return;
+            }
+
+            if (call->closed) {
+                break;
+            }
+
+            if (rc == NGX_AGAIN) {
+                call->stopped = 1;
+                rc = NGX_OK;
+            }
+
+            ngx_http_sandbox_call_arm(call);
+
+        } else {
+            rc = (got == 0) ? ngx_http_sandbox_call_fill(call) : NGX_ABORT;
+        }
+
+        if (rc != NGX_OK) {
+            break;
+        }
+    }
+
+    call->dead = NULL;
+
+    if (call->closed) {
+        ngx_http_sandbox_call_release(call);
+        return;
+    }
+
+    switch (rc) {
+
+    case NGX_OK:
+        ngx_post_event(call->connection->read, &ngx_posted_next_events);
+        return;
+
+    case NGX_AGAIN:
+        if (ngx_http_sandbox_call_wait(call) == NGX_OK) {
+            return;
+        }
+
+        break;
+
+    case NGX_DONE:
+        ngx_http_sandbox_call_close(call);
+        return;
+
+    case NGX_DECLINED:
+        ngx_http_sandbox_call_lost(call);
+        return;
+
+    default:
+        break;
+    }
+
+    ngx_http_sandbox_call_fail(call, NGX_HTTP_SANDBOX_INTERNAL);
+}
+
+
+/* NGX_OK, NGX_AGAIN, NGX_DECLINED at the end, NGX_ABORT. */
+
+static ngx_int_t
+ngx_http_sandbox_call_fill(ngx_http_sandbox_call_t *call)
+{
+    int                fd;
+    ssize_t            n;
+    unsigned           nfds;
+    ngx_err_t          err;
+    sbx_wire_t        *wire;
+    ngx_connection_t  *c;
+
+    c = call->connection;
+    wire = &call->wire;
+
+    /* what was passed belongs to a frame of the same piece */
+
+    if (call->passed != NGX_INVALID_FILE && wire->end == 0) {
+        ngx_log_error(NGX_LOG_ERR, c->log, 0,
+                      "sandbox call brought a descriptor without a frame");
+        return NGX_ABORT;
+    }
+
+    if (!c->read->ready) {
+        return NGX_AGAIN;
+    }
+
+    if (wire->buf == NULL && ngx_http_sandbox_call_buffer(call) == NULL) {
+        return NGX_ABORT;
+    }
+
+    nfds = 1;
+    fd = NGX_INVALID_FILE;
+
+    n = sbx_wire_recv(c->fd, wire->buf + wire->end, wire->size - wire->end,
+                      &fd, &nfds, MSG_DONTWAIT);
+
+    if (n == -1) {
+        err = ngx_socket_errno;
+
+        switch (err) {
+
+        case EAGAIN:
+            c->read->ready = 0;
+            return NGX_AGAIN;
+
+        case ECONNRESET:
+            return NGX_DECLINED;
+
+        default:
+            ngx_log_error(NGX_LOG_ERR, c->log, err,
+                          "sandbox call cannot be read");
+            return NGX_ABORT;
+        }
+    }
+
+    if (n == 0) {
+        return NGX_DECLINED;
+    }
+
+    wire->end += n;
+
+    if (nfds == 0) {
+        return NGX_OK;
+    }
+
+    if (call->passed != NGX_INVALID_FILE) {
+        (void) close(fd);
+        ngx_log_error(NGX_LOG_ERR, c->log, 0,
+                      "sandbox call brought a second descriptor");
+        return NGX_ABORT;
+    }
+
+    call->passed = fd;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_call_wait(ngx_http_sandbox_call_t *call)
+{
+    if (call->wire.buf != NULL && call->wire.start == call->wire.end) {
+        ngx_http_sandbox_call_release(call);
+    }
+
+    return ngx_handle_read_event(call->connection->read, 0);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_call_deliver(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload)
+{
+    u_char     *p;
+    ngx_fd_t    fd;
+    ngx_int_t   rc;
+    ngx_uint_t  i;
+    uint64_t    fixed[NGX_HTTP_SANDBOX_CALL_FIXED / sizeof(uint64_t)];
+
+    if (ngx_http_sandbox_call_check(call, frame, payload) != NGX_OK) {
+        ngx_log_error(NGX_LOG_ERR, call->connection->log, 0,
+                      "sandbox call brought a bad frame, type %ui, %uz bytes",
+                      (ngx_uint_t) frame->type, (size_t) frame->length);
+        return NGX_ABORT;
+    }
+
+    if (!call->answered) {
+        call->answered = 1;
+
+        if (call->blob != NGX_INVALID_FILE) {
+            (void) close(call->blob);
+            call->blob = NGX_INVALID_FILE;
+        }
+
+        ngx_http_sandbox_call_recycle(call);
+    }
+
+    if (frame->type == SBX_F_ACCEPTED) {
+        call->accepted = 1;
+    }
+
+    fd = NGX_INVALID_FILE;
+
+    if (frame->type == SBX_F_OPENED) {
+        fd = call->passed;
+        call->passed = NGX_INVALID_FILE;
+    }
+
+    /* a structure may be read where it is: aligned, its strings ended */
+
+    if (frame->length <= sizeof(fixed)) {
+        p = (u_char *) fixed;
+        ngx_memcpy(p, payload, frame->length);
+
+        for (i = 0; ngx_http_sandbox_strings[i].type != 0; i++) {
+            if (ngx_http_sandbox_strings[i].type == frame->type) {
+                p[ngx_http_sandbox_strings[i].last] = '\0';
+            }
+        }
+
+        payload = p;
+    }
+
+    rc = call->frame(call, frame, payload, fd);
+
+    if (rc == NGX_OK || rc == NGX_AGAIN) {
+
+        /* the callee may have closed it, or the request may be gone */
+
+        return rc;
+    }
+
+    return NGX_DONE;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_call_check(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload)
+{
+    const char                      *path, *owner, *group, *target;
+    sbx_f_entry_t                    entry;
+    const ngx_http_sandbox_shape_t  *shape;
+
+    for (shape = ngx_http_sandbox_shapes; shape->type != 0; shape++) {
+        if (shape->type == frame->type) {
+            break;
+        }
+    }
+
+    if (shape->type == 0 || frame->length < shape->min
+        || frame->length > shape->max)
+    {
+        return NGX_ERROR;
+    }
+
+    if (shape->entry
+        && sbx_wire_check_entry(payload, frame->length, &entry, &path, &owner,
+                                &group, &target)
+           != 0)
+    {
+        return NGX_ERROR;
+    }
+
+    if (frame->type == SBX_F_OPENED) {
+        return ngx_http_sandbox_call_check_file(call);
+    }
+
+    return NGX_OK;
+}
+
+
+/* Anything but a regular file could hold the worker up. */
+
+static ngx_int_t
+ngx_http_sandbox_call_check_file(ngx_http_sandbox_call_t *call)
+{
+    int              flags;
+    ngx_file_info_t  info;
+
+    if (call->passed == NGX_INVALID_FILE) {
+        return NGX_ERROR;
+    }
+
+    flags = fcntl(call->passed, F_GETFL);
+
+    if (flags == -1 || (flags & O_ACCMODE) != O_RDONLY || (flags & O_PATH)) {
+        return NGX_ERROR;
+    }
+
+    if (ngx_fd_info(call->passed, &info) == NGX_FILE_ERROR
+        || !ngx_is_file(&info))
+    {
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_sandbox_call_resume(ngx_http_sandbox_call_t *call)
+{
+    if (call->closed || !call->stopped) {
+        return;
+    }
+
+    call->stopped = 0;
+
+    ngx_http_sandbox_call_arm(call);
+    ngx_post_event(call->connection->read, &ngx_posted_events);
+}
+
+
+static u_char *
+ngx_http_sandbox_call_buffer(ngx_http_sandbox_call_t *call)
+{
+    u_char  *p;
+
+    if (ngx_http_sandbox_spares != 0) {
+        p = ngx_http_sandbox_spare[--ngx_http_sandbox_spares];
+
+    } else {
+        p = ngx_alloc(NGX_HTTP_SANDBOX_CALL_BUFFER,
+                      call->request->connection->log);
+    }
+
+    if (p != NULL) {
+        sbx_wire_init(&call->wire, p, NGX_HTTP_SANDBOX_CALL_BUFFER);
+    }
+
+    return p;
+}
+
+
+static void
+ngx_http_sandbox_call_spare(u_char *p)
+{
+    if (ngx_http_sandbox_spares < NGX_HTTP_SANDBOX_CALL_SPARE) {
+        ngx_http_sandbox_spare[ngx_http_sandbox_spares++] = p;
+        return;
+    }
+
+    ngx_free(p);
+}
+
+
+void
+ngx_http_sandbox_call_release(ngx_http_sandbox_call_t *call)
+{
+    if (call->wire.buf == NULL || call->dead != NULL) {
+        return;
+    }
+
+    ngx_http_sandbox_call_spare(call->wire.buf);
+    ngx_memzero(&call->wire, sizeof(sbx_wire_t));
+}
+
+
+void
+ngx_http_sandbox_call_free_spares(void)
+{
+    while (ngx_http_sandbox_spares != 0) {
+        ngx_free(ngx_http_sandbox_spare[--ngx_http_sandbox_spares]);
+    }
+}

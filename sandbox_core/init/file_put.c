@@ -1,0 +1,374 @@
+/*
+ * An upload: written into a hidden temporary beside its target, which it
+ * replaces when the end frame has come, and not before.
+ *
+ * The target is what the path leads to, links included, inside the session.
+ * Its file is replaced rather than written, so a reader sees the old or the
+ * new; so that this gives nobody a right that he lacks, the old one must be
+ * writable.  init removes the temporary of a server that was killed.
+ */
+
+#include "init_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+
+
+#define SBX_INIT_PUT_TIME      60        /* s without a byte */
+#define SBX_INIT_PUT_LINKS     40
+
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE       1
+#endif
+
+
+typedef struct {
+    int           dir;                   /* of the target */
+    char          name[256];
+    int           exists;
+    struct stat   st;                    /* where it exists */
+    int           fd;                    /* the temporary's */
+    char          temporary[64];
+    uint64_t      size;                  /* bytes written */
+} sbx_init_put_t;
+
+
+static int sbx_init_put_target(sbx_init_serve_t *s, sbx_init_put_t *put,
+    sbx_error_t *e);
+static int sbx_init_put_link(sbx_init_put_t *put, char *path,
+    sbx_error_t *e);
+static int sbx_init_put_check(sbx_init_serve_t *s, sbx_init_put_t *put,
+    sbx_error_t *e);
+static int sbx_init_put_room(sbx_init_serve_t *s, sbx_init_put_t *put,
+    sbx_error_t *e);
+static int sbx_init_put_begin(sbx_init_serve_t *s, sbx_init_put_t *put,
+    sbx_error_t *e);
+static int sbx_init_put_body(sbx_init_serve_t *s, sbx_init_put_t *put,
+    sbx_error_t *e);
+static int sbx_init_put_end(sbx_init_serve_t *s, sbx_init_put_t *put,
+    sbx_error_t *e);
+
+
+int
+sbx_init_file_verb_put(sbx_init_serve_t *s, sbx_f_end_t *end, sbx_error_t *e)
+{
+    int                    rc;
+    static sbx_init_put_t  put = { .dir = -1, .fd = -1 };
+
+    if (sbx_init_put_target(s, &put, e) != 0
+        || sbx_init_put_check(s, &put, e) != 0
+        || sbx_init_put_room(s, &put, e) != 0
+        || sbx_init_put_begin(s, &put, e) != 0)
+    {
+        return -1;
+    }
+
+    rc = sbx_init_put_body(s, &put, e);
+
+    if (rc == 0) {
+        rc = sbx_init_put_end(s, &put, e);
+    }
+
+    if (rc != 0) {
+        (void) unlinkat(put.dir, put.temporary, 0);
+    }
+
+    s->share->temporary[0] = '\0';
+
+    end->created = !put.exists;
+    end->size = put.size;
+
+    return rc;
+}
+
+
+static int
+sbx_init_put_target(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
+{
+    int       follow;
+    char      path[SBX_PATH_MAX];
+    unsigned  i;
+
+    if (sbx_init_path(s->path, path, e) != 0) {
+        return -1;
+    }
+
+    for (i = 0; i < SBX_INIT_PUT_LINKS; i++) {
+        if (sbx_init_parent(s, path, SBX_INIT_MAKE, put->name, &put->dir, e)
+            != 0)
+        {
+            return -1;
+        }
+
+        if (sbx_init_foreign(put->dir)) {
+            return sbx_error(e, 0, SBX_E_FILE_TYPE,
+                             "path: it is no regular file");
+        }
+
+        put->exists = fstatat(put->dir, put->name, &put->st,
+                              AT_SYMLINK_NOFOLLOW)
+                      == 0;
+
+        if (!put->exists && errno != ENOENT) {
+            return sbx_init_errno(e, errno, "path");
+        }
+
+        follow = put->exists && S_ISLNK(put->st.st_mode);
+
+        if (!follow) {
+            return 0;
+        }
+
+        if (sbx_init_put_link(put, path, e) != 0) {
+            return -1;
+        }
+
+        (void) close(put->dir);
+        put->dir = -1;
+    }
+
+    return sbx_init_errno(e, ELOOP, "path");
+}
+
+
+/* The path that the link means, from the directory that it is in. */
+
+static int
+sbx_init_put_link(sbx_init_put_t *put, char *path, sbx_error_t *e)
+{
+    int      len;
+    char     target[SBX_PATH_MAX], dir[SBX_PATH_MAX + 64];
+    ssize_t  n;
+
+    n = readlinkat(put->dir, put->name, target, sizeof(target) - 1);
+
+    if (n <= 0) {
+        return sbx_init_errno(e, n == 0 ? ENOENT : errno, "path");
+    }
+
+    target[n] = '\0';
+    dir[0] = '\0';
+
+    if (target[0] != '/'
+        && sbx_init_real(put->dir, dir, sizeof(dir), e) != 0)
+    {
+        return -1;
+    }
+
+    len = snprintf(path, SBX_PATH_MAX, "%s%s%s", dir, dir[0] ? "/" : "",
+                   target);
+
+    return len < SBX_PATH_MAX ? 0 : sbx_init_errno(e, ENAMETOOLONG, "path");
+}
+
+
+static int
+sbx_init_put_check(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
+{
+    if (s->file.size != SBX_UNSET && s->file.size > s->file.max) {
+        return sbx_error(e, 0, SBX_E_TOO_LARGE,
+                         "the upload is larger than is allowed");
+    }
+
+    if (!put->exists) {
+        return 0;
+    }
+
+    if (S_ISDIR(put->st.st_mode)) {
+        return sbx_init_errno(e, EISDIR, "path");
+    }
+
+    if (!S_ISREG(put->st.st_mode)) {
+        return sbx_error(e, 0, SBX_E_FILE_TYPE,
+                         "path: it is no regular file");
+    }
+
+    if (s->file.flags & SBX_FILE_F_NO_REPLACE) {
+        return sbx_init_errno(e, EEXIST, "path");
+    }
+
+    if (faccessat(put->dir, put->name, W_OK, AT_EACCESS) == -1) {
+        return sbx_init_errno(e, errno, "path");
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_init_put_room(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
+{
+    uint64_t        room;
+    struct statvfs  fs;
+
+    if (fstatvfs(put->dir, &fs) == -1) {
+        return 0;
+    }
+
+    if (fs.f_flag & ST_RDONLY) {
+        return sbx_init_errno(e, EROFS, "path");
+    }
+
+    room = (uint64_t) fs.f_bavail * fs.f_frsize;
+
+    if ((s->file.size != SBX_UNSET && s->file.size > room)
+        || (fs.f_files != 0 && fs.f_favail == 0))
+    {
+        return sbx_init_errno(e, ENOSPC, "the upload");
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_init_put_begin(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
+{
+    int       n;
+    char      dir[SBX_PATH_MAX + 64];
+    uint64_t  random[2];
+
+    if (sbx_init_real(put->dir, dir, sizeof(dir), e) != 0) {
+        return -1;
+    }
+
+    if (getrandom(random, sizeof(random), 0) != sizeof(random)) {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "getrandom() failed");
+    }
+
+    (void) snprintf(put->temporary, sizeof(put->temporary),
+                    SBX_INIT_TEMPORARY "%016lx%016lx",
+                    (unsigned long) random[0], (unsigned long) random[1]);
+
+    /* told before it is made: there is no moment in which only we know */
+
+    n = snprintf(s->share->temporary, sizeof(s->share->temporary), "%s/%s",
+                 dir[1] ? dir : "", put->temporary);
+
+    if (n < 0 || (size_t) n >= sizeof(s->share->temporary)) {
+        s->share->temporary[0] = '\0';
+        return sbx_init_errno(e, ENAMETOOLONG, "path");
+    }
+
+    put->fd = openat(put->dir, put->temporary,
+                     O_CREAT|O_EXCL|O_NOFOLLOW|O_WRONLY|O_CLOEXEC, 0600);
+
+    if (put->fd == -1) {
+        s->share->temporary[0] = '\0';
+        return sbx_init_errno(e, errno, "path");
+    }
+
+    if (sbx_init_serve_frame(s, SBX_F_READY, NULL, 0, e) != 0
+        || sbx_init_serve_flush(s, e) != 0)
+    {
+        (void) unlinkat(put->dir, put->temporary, 0);
+        return -1;
+    }
+
+    s->share->quiet = 1;
+
+    return 0;
+}
+
+
+static int
+sbx_init_put_body(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
+{
+    size_t          n;
+    ssize_t         written;
+    sbx_frame_t     frame;
+    const uint8_t  *data;
+
+    for ( ;; ) {
+        sbx_init_serve_alarm(s, SBX_INIT_PUT_TIME);
+
+        if (sbx_init_serve_next(s, &frame, &data, e) != 0) {
+            return -1;
+        }
+
+        if (frame.type != SBX_F_DATA) {
+            return sbx_error(e, 0, SBX_E_INVALID,
+                             "the upload's frames are malformed");
+        }
+
+        if (frame.length == 0) {
+            break;
+        }
+
+        if (frame.length > s->file.max
+            || put->size > s->file.max - frame.length)
+        {
+            return sbx_error(e, 0, SBX_E_TOO_LARGE,
+                             "the upload is larger than is allowed");
+        }
+
+        for (n = 0; n < frame.length; n += (size_t) written) {
+            written = write(put->fd, data + n, frame.length - n);
+
+            if (written == -1) {
+                if (errno == EINTR && sbx_init_serve_late(e) == 0) {
+                    written = 0;
+                    continue;
+                }
+
+                return errno == EINTR ? -1
+                                      : sbx_init_errno(e, errno,
+                                                       "the upload");
+            }
+        }
+
+        put->size += frame.length;
+    }
+
+    if (s->file.size != SBX_UNSET && s->file.size != put->size) {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "the upload is not of the length that was told");
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_init_put_end(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
+{
+    int     rc;
+    mode_t  mode;
+
+    mode = 0644;
+
+    if (put->exists) {
+        mode = put->st.st_mode & 07777;
+
+        if ((put->st.st_uid != geteuid() || put->st.st_gid != getegid())
+            && fchown(put->fd, put->st.st_uid, put->st.st_gid) == -1)
+        {
+            return sbx_error(e, errno, SBX_E_DENIED,
+                             "path: its owner cannot be kept");
+        }
+    }
+
+    if (s->file.flags & SBX_FILE_F_MODE) {
+        mode = s->file.mode & 0777;
+    }
+
+    if (fchmod(put->fd, mode) == -1) {
+        return sbx_init_errno(e, errno, "path");
+    }
+
+    rc = (int) syscall(SYS_renameat2, put->dir, put->temporary, put->dir,
+                       put->name,
+                       (s->file.flags & SBX_FILE_F_NO_REPLACE)
+                       ? RENAME_NOREPLACE : 0);
+
+    if (rc == -1) {
+        return sbx_init_errno(e, errno, "path");
+    }
+
+    return 0;
+}
