@@ -186,14 +186,22 @@ ngx_http_sandbox_path(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx,
     u_char        *p;
     ngx_int_t      rc;
     ngx_str_t      value, source;
-    ngx_uint_t     i, n, base64;
+    ngx_uint_t     i, n, query, base64;
     const u_char  *next;
 
     static const char *const  names[] = { "path", "path_base64" };
 
     n = 0;
+    query = 0;
     base64 = 0;
     ngx_str_null(&source);
+
+    /* an empty one is the workspace, or a route that the query completes */
+
+    if (raw != NULL) {
+        n = (raw->len != 0);
+        source = *raw;
+    }
 
     for (i = 0; i < 2; i++) {
         next = r->args.data;
@@ -208,6 +216,7 @@ ngx_http_sandbox_path(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx,
 
             next++;
             n++;
+            query = 1;
             base64 = i;
             source = value;
         }
@@ -215,15 +224,11 @@ ngx_http_sandbox_path(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx,
 
     if (n > 1) {
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_REQUEST,
-                                   "the query gives more than one path");
+                                   "the URI gives more than one path");
     }
 
-    if (n == 0) {
-        if (raw == NULL) {
-            return NGX_OK;
-        }
-
-        source = *raw;
+    if (n == 0 && raw == NULL) {
+        return NGX_OK;
     }
 
     if (!ngx_http_sandbox_escapes_ok(&source)) {
@@ -243,7 +248,7 @@ ngx_http_sandbox_path(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx,
     ctx->has_path = 1;
     ctx->path.data = p;
     ctx->path.len = ngx_http_sandbox_unescape(p, &source,
-                                              n != 0 && !base64);
+                                              query && !base64);
 
     if (base64) {
         value = ctx->path;

@@ -13,6 +13,9 @@
 
 #include "ngx_http_sandbox_call.h"
 
+#include <linux/magic.h>
+#include <sys/vfs.h>
+
 
 #define NGX_HTTP_SANDBOX_CALL_FRAMES    32        /* read at once */
 #define NGX_HTTP_SANDBOX_CALL_BUFFER    (sizeof(sbx_frame_t) + SBX_FRAME_MAX)
@@ -92,6 +95,15 @@ static const struct {
     STRING(SBX_F_TEMPLATE, sbx_f_template_t, alias),
     STRING(SBX_F_TEMPLATE, sbx_f_template_t, description),
     { 0, 0 }
+};
+
+
+/* File systems whose regular files are none. */
+
+static const uint32_t  ngx_http_sandbox_no_files[] = {
+    PROC_SUPER_MAGIC, SYSFS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC,
+    FUSE_SUPER_MAGIC, NFS_SUPER_MAGIC, V9FS_MAGIC, DEBUGFS_MAGIC,
+    TRACEFS_MAGIC, SECURITYFS_MAGIC, BPF_FS_MAGIC, NSFS_MAGIC, 0
 };
 
 
@@ -424,12 +436,17 @@ ngx_http_sandbox_call_check(ngx_http_sandbox_call_t *call,
 }
 
 
-/* Anything but a regular file could hold the worker up. */
+/*
+ * Anything but a regular file could hold the worker up, and so could those of
+ * the kernel's own file systems and of a process that serves one.
+ */
 
 static ngx_int_t
 ngx_http_sandbox_call_check_file(ngx_http_sandbox_call_t *call)
 {
     int              flags;
+    ngx_uint_t       i;
+    struct statfs    fs;
     ngx_file_info_t  info;
 
     if (call->passed == NGX_INVALID_FILE) {
@@ -443,9 +460,15 @@ ngx_http_sandbox_call_check_file(ngx_http_sandbox_call_t *call)
     }
 
     if (ngx_fd_info(call->passed, &info) == NGX_FILE_ERROR
-        || !ngx_is_file(&info))
+        || !ngx_is_file(&info) || fstatfs(call->passed, &fs) == -1)
     {
         return NGX_ERROR;
+    }
+
+    for (i = 0; ngx_http_sandbox_no_files[i] != 0; i++) {
+        if ((uint32_t) fs.f_type == ngx_http_sandbox_no_files[i]) {
+            return NGX_ERROR;
+        }
     }
 
     return NGX_OK;

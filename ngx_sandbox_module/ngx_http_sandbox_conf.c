@@ -5,9 +5,8 @@
 #define NGX_HTTP_SANDBOX_PATH_ROOM   128
 
 #define NGX_HTTP_SANDBOX_UID_SLOT    65536
-/* (uid_t) -1 is nobody at all, and what is above the signed range is not
- * taken by every tool of the host. */
-#define NGX_HTTP_SANDBOX_UID_LAST    4294967293
+/* Linux 6.1 takes no owner above the signed range for a devpts. */
+#define NGX_HTTP_SANDBOX_UID_LAST    2147483647
 
 
 static uint64_t ngx_http_sandbox_parse_id(const u_char *p, size_t len);

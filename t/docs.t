@@ -151,4 +151,19 @@ subtest 'errors' => sub {
 };
 
 
+subtest 'tests and documents that are named are there' => sub {
+    for my $file (glob "$ROOT/docs/*.md $ROOT/README.md") {
+        my $text = SandboxTest::slurp($file);
+        my ($name) = $file =~ m{([^/]+)$};
+        my %named = map { $_ => 1 } $text =~ m{`(t/[\w/.-]+\.[ct])`}g;
+
+        for my $link ($text =~ m{\]\(([\w/.-]+)(?:#[\w-]+)?\)}g) {
+            $named{ $name eq 'README.md' ? $link : "docs/$link" } = 1;
+        }
+
+        ok(-e "$ROOT/$_", "$name: $_") for sort keys %named;
+    }
+};
+
+
 done_testing();

@@ -31,7 +31,7 @@ subtest 'the answer has every field, and no other' => sub {
     my $res = exec_call($s, [ 'python3', '-c', 'print(6*7)' ]);
     my $r = $res->{json};
 
-    is($res->{status}, 200, '200');
+    is($res->{status}, 200, 'status');
     like($res->{headers}{'content-type'}, qr{^application/json\b}, 'JSON');
     like($res->{headers}{'x-request-id'}, qr/^[0-9a-f]{32}$/, 'X-Request-ID');
 
@@ -138,7 +138,9 @@ subtest 'a timeout ends everything that the command started' => sub {
 
         is($r->{reason}, 'timeout', "$way: reason");
         cmp_ok($r->{duration_s}, '<', within(3), 'in time');
-        is("@left", '', 'nothing is left when the answer is there');
+        is("@left", '', 'nothing is left when the answer is there')
+            or diag(map { (slurp("/proc/$_/status") // '')
+                          =~ /^((?:Name|State|PPid).*\n)/mg } @left);
     }
 
     $r = run($s, [ 'python3', '-c', 'import time; print("part", end="");'
@@ -276,9 +278,9 @@ subtest "the environment: an allow-list, the session's, the call's" => sub {
        "call a b =\n", "the call's wins");
     is(out('echo $BOTH; echo ${MINE-unset}'), "session\nunset\n",
        'and does not leak into the next');
-    is(out([ '/usr/bin/env' ], env => { HOME => '/tmp', 'odd name' => 1,
+    is(out([ '/usr/bin/env' ], env => { HOME => '/tmp', 'ODD.NAME-1' => '1',
                                         EMPTY => '' })
-       =~ /^(?:HOME=|EMPTY=|odd name=).*$/m ? 'yes' : 'no', 'yes',
+       =~ /^(?:HOME=|EMPTY=|ODD.NAME-1=).*$/m ? 'yes' : 'no', 'yes',
        'odd names and empty values are passed');
     my @homes = out([ '/usr/bin/env' ], env => { HOME => '/tmp' })
                 =~ /^HOME=(.*)$/mg;
@@ -572,13 +574,14 @@ subtest 'the service survives a session without home or /tmp' => sub {
 
 subtest 'a session that ends, ends its commands' => sub {
     my $v = create_ok();
-    my $job = async { exec_call($v, ": 55.$$; sleep 30") };
-    ok(until_true(sub { host_pids("55.$$") }, 5), 'a command runs');
+    my $mark = "55.$$";
+    my $job = async { exec_call($v, ": $mark; sleep 30; :") };
+    ok(until_true(sub { host_pids($mark) }, 5), 'a command runs');
 
     my $t0 = time;
     is(destroy($v)->{status}, 204, 'DELETE');
     cmp_ok(time - $t0, '<', within(2), 'waits for nothing');
-    is(scalar host_pids("55.$$"), 0, 'all is dead when it answers');
+    is(scalar host_pids($mark), 0, 'all is dead when it answers');
 
     my $res = $job->get(10);
     is($res->{status}, 200, 'the command is answered');
@@ -600,10 +603,11 @@ subtest 'no room for a process is no room' => sub {
     my $v = create_ok({ manifest => { resources => { processes => 8 } } });
     my $r = run($v, 'for i in $(seq 7); do sleep 60 & done; echo full');
     is($r->{stdout}, "full\n", 'the session is nearly full');
-    run($v, 'sleep 60 & sleep 60 & echo');
+    my $mark = "66.$$";
+    my $job = async { run($v, [ 'sleep', $mark ])->{reason} };
+    ok(until_true(sub { host_pids($mark) }, 5), 'and now is full');
 
     my $res = exec_call($v, [ 'true' ]);
-    $res = exec_call($v, [ 'true' ]) if $res->{status} == 200;
     is_problem($res, 429, 'E2003', 'the next is refused', qr/process/);
     is($res->{json}{scope}, 'session', 'scope');
     is($res->{json}{resource}, 'processes', 'resource');
@@ -615,6 +619,7 @@ subtest 'no room for a process is no room' => sub {
     my $t0 = time;
     is(destroy($v)->{status}, 204, 'and it can be destroyed');
     cmp_ok(time - $t0, '<', within(2), 'quickly');
+    is($job->get(10), 'session_ended', 'which is what ended the last');
 };
 
 

@@ -246,7 +246,7 @@ subtest 'an upload is there whole or not at all' => sub {
     my $job = async {
         my %seen;
         for my $i (1 .. 40) {
-            my $res = put($s, 'atomic', ($i % 2 ? 'b' : 'a') x $n);
+            my $res = put($s, 'atomic', chr(97 + $i % 2) x $n);
             $seen{ $res->{status} }++;
         }
         return \%seen;
@@ -462,7 +462,7 @@ subtest 'lists' => sub {
     is($names->('g/**/*.txt'),
        'a.txt b.txt link.txt sub/c.txt sub/deep/d.txt x y.txt',
        '** goes down, not into hidden directories');
-    is($names->('g/?.txt'), '', 'a "?" is one character');
+    is($names->('g/?.txt'), 'a.txt b.txt', 'a "?" is one character');
     is($names->('g/[ab].txt'), 'a.txt b.txt', 'a class');
     is($names->('/home/user/g/*.md'), 'z.md', 'absolute');
     is($names->('g/nothing*'), '', 'nothing');

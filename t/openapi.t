@@ -13,6 +13,7 @@ use lib "$FindBin::Bin/lib", "$FindBin::Bin/lib/openapi";
 
 use File::Copy qw(copy);
 use File::Path qw(make_path);
+use JSON::PP ();
 use MIME::Base64 qw(encode_base64);
 use Test::More;
 use SandboxTest;
@@ -20,6 +21,7 @@ use SandboxTest;
 plan(skip_all => 'YAML::XS is not installed (libyaml-libyaml-perl)')
     if !eval { require OpenAPI };
 
+my $JSON = JSON::PP->new->utf8->canonical;
 my $YAML = "$SandboxTest::ROOT/docs/openapi.yaml";
 
 # By status, or by operation and status.
@@ -60,7 +62,7 @@ sub why_no_linter {
         copy($source, "$dir/$name") or die "$dir/$name: $!";
     }
 
-    return undef if $same && -e "$dir/installed";
+    return undef if $same && -e "$dir/installed" && -d "$dir/node_modules";
 
     unlink "$dir/installed";
 
@@ -207,8 +209,7 @@ sub request {
     my %o = (timeout => 30);
 
     if (exists $a{json}) {
-        $o{body} = ref $a{json} ? JSON::PP->new->utf8->canonical->encode($a{json})
-                                : $a{json};
+        $o{body} = ref $a{json} ? $JSON->encode($a{json}) : $a{json};
         $h{'Content-Type'} //= 'application/json';
     } elsif (exists $a{body}) {
         $o{body} = $a{body};
@@ -230,7 +231,7 @@ sub calls {
     my $res = $a{res} // request($op, %a);
     my @faults = $doc->response($op, $res);
 
-    my $json = eval { JSON::PP->new->utf8->decode($res->{body}) };
+    my $json = eval { $JSON->decode($res->{body}) };
     my $got = $res->{status};
 
     if (defined $code && $op->{method} ne 'HEAD') {
@@ -429,7 +430,7 @@ subtest 'commands' => sub {
 subtest 'a session that is full' => sub {
     my $full = $t->session(manifest => { resources => { processes => 8 } });
     my $c = $t->connect(timeout => 30);
-    my $body = JSON::PP->new->encode({
+    my $body = $JSON->encode({
         cmd => 'for i in 1 2 3 4 5 6 7; do sleep 60 & done; echo full > full;'
                . ' wait' });
 

@@ -247,7 +247,7 @@ my %paths = (
     '?path=k%2Bl' => '/home/user/k+l',
     '?path=/tmp/m' => '/tmp/m',
     '?x=1&path=n&y' => '/home/user/n',
-    '/ignored?path=o' => '/home/user/o',
+    '/?path=o' => '/home/user/o',
     '?path_base64=' . encode_base64('p>?~', '') => '/home/user/p>?~',
     '?path_base64=' . encode_base64url('q>?~') => '/home/user/q>?~',
 );
@@ -257,6 +257,7 @@ is(path_of($_), $paths{$_}, "path: $_") for sort keys %paths;
 my %refused = (
     '/%zz' => 400, '/%2' => 400, '/a%' => 400,
     '?path=%zz' => 'E3001', '?path=a&path=b' => 'E3001',
+    '/a?path=b' => 'E3001',
     '?path=a&path_base64=YQ==' => 'E3001', '?path_base64=*' => 'E3001',
     '?path_base64=YQ=' => 'E3001', '?path_base64=YQ==YQ==' => 'E3001',
     '?path_base64=Y' => 'E3001', '?path=a%00b' => 'E4002',

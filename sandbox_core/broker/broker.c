@@ -204,6 +204,10 @@ sbx_broker_files(sbx_broker_t *b, sbx_error_t *e)
         return -1;
     }
 
+    if (sbx_discard_open(b, e) != 0) {
+        return -1;
+    }
+
     return sbx_record_writer_open(&b->writer, b->sessions_dir, e);
 }
 
@@ -663,6 +667,7 @@ sbx_broker_done(sbx_broker_t *b)
 
     sbx_record_writer_close(&b->writer);
     sbx_control_close_all(b);
+    sbx_discard_close(b);
     sbx_setup_undo(b);
     sbx_ids_close(b);
     sbx_graves_close(b);

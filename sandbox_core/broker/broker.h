@@ -29,6 +29,10 @@
 #define SBX_IDS_CELL            128       /* slots of a cell */
 #define SBX_IDS_CELLS           64        /* cells a broker may hold */
 #define SBX_NUMBERS_STEP        1024
+#define SBX_CALL_STALL          60000     /* ms that a peer may not read */
+#define SBX_DISCARDERS          8         /* threads */
+#define SBX_DISCARD_MAX         1024      /* descriptors to be closed */
+#define SBX_FDS_RESERVE         320       /* more than a datagram brings */
 
 
 typedef struct sbx_broker_s   sbx_broker_t;
@@ -45,6 +49,7 @@ struct sbx_call_out_s {
     sbx_node_t       link;            /* in broker->calls */
     sbx_node_t       wait;            /* in a list of a session */
     sbx_event_t      event;
+    sbx_timer_t      timer;           /* while the peer does not read */
     int              fd;
     sbx_call_t       head;
     uint8_t         *queue;
@@ -208,9 +213,18 @@ typedef struct {
     uint64_t         number;          /* in the keeper's store */
     uid_t            uid;
     gid_t            gid;
+    sbx_timer_t      again;           /* takes no calls until then */
     unsigned         greeted:1;       /* HELLO_CONTROL */
     unsigned         answer:1;        /* owed when the keeper has it */
 } sbx_control_t;
+
+typedef struct {
+    int              pipe[2];         /* descriptors to be closed */
+    uint32_t         pending;         /* of them, shared with the threads */
+    pthread_t        threads[SBX_DISCARDERS];
+    unsigned         nthreads;
+    sbx_timer_t      timer;
+} sbx_discard_t;
 
 typedef struct sbx_letter_s  sbx_letter_t;
 
@@ -257,6 +271,7 @@ struct sbx_broker_s {
     sbx_graves_t     graves;
     sbx_record_writer_t  writer;
     sbx_event_t      writer_event;
+    sbx_discard_t    discard;
 
     unsigned         configured:1;
     unsigned         ever_configured:1;
@@ -288,6 +303,14 @@ void sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds);
 void sbx_adopt_sweep(sbx_broker_t *b);
 /* Removes <sessions>/<id> with what is in it, mounts first. */
 void sbx_adopt_remove_dir(sbx_broker_t *b, const char *id);
+
+/* discard.c: closes without waiting what a peer chose */
+int sbx_discard_open(sbx_broker_t *b, sbx_error_t *e);
+void sbx_discard(sbx_broker_t *b, int fd);
+void sbx_discard_all(sbx_broker_t *b, const int *fds, unsigned nfds);
+/* 1: take nothing more for a while. */
+int sbx_discard_full(sbx_broker_t *b);
+void sbx_discard_close(sbx_broker_t *b);
 
 /* control.c */
 int sbx_control_listen(sbx_broker_t *b, sbx_error_t *e);

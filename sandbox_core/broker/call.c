@@ -12,6 +12,7 @@
 
 
 static void sbx_call_event(sbx_event_t *ev, uint32_t events);
+static void sbx_call_stalled(sbx_timer_t *timer);
 static void sbx_call_flush(sbx_call_out_t *call);
 static int sbx_call_room(sbx_call_out_t *call, size_t size);
 
@@ -28,7 +29,7 @@ sbx_call_make(sbx_broker_t *b, const sbx_call_t *head, int fd)
     }
 
     if (call == NULL) {
-        (void) close(fd);
+        sbx_discard(b, fd);
         return NULL;
     }
 
@@ -37,6 +38,8 @@ sbx_call_make(sbx_broker_t *b, const sbx_call_t *head, int fd)
     call->head = *head;
     call->event.handler = sbx_call_event;
     call->event.data = call;
+    call->timer.handler = sbx_call_stalled;
+    call->timer.data = call;
 
     sbx_list_init(&call->wait);
     sbx_list_append(&b->calls, &call->link);
@@ -71,6 +74,15 @@ sbx_call_event(sbx_event_t *ev, uint32_t events)
 }
 
 
+/* What it holds is others' too. */
+
+static void
+sbx_call_stalled(sbx_timer_t *timer)
+{
+    sbx_call_close(timer->data);
+}
+
+
 static void
 sbx_call_flush(sbx_call_out_t *call)
 {
@@ -84,6 +96,12 @@ sbx_call_flush(sbx_call_out_t *call)
             if (errno == EAGAIN) {
                 sbx_event_set(&call->broker->loop, &call->event,
                               EPOLLRDHUP|EPOLLOUT);
+
+                if (call->timer.index == 0) {
+                    (void) sbx_timer_set(&call->broker->loop, &call->timer,
+                                         SBX_CALL_STALL);
+                }
+
                 return;
             }
 
@@ -92,6 +110,7 @@ sbx_call_flush(sbx_call_out_t *call)
         }
 
         call->start += (size_t) n;
+        sbx_timer_del(&call->broker->loop, &call->timer);
     }
 
     call->start = 0;
@@ -328,11 +347,12 @@ sbx_call_close(sbx_call_out_t *call)
     call->created = NULL;
 
     sbx_event_del(&b->loop, &call->event);
+    sbx_timer_del(&b->loop, &call->timer);
     sbx_list_remove(&call->link);
     sbx_list_remove(&call->wait);
     b->ncalls--;
 
-    (void) close(call->fd);
+    sbx_discard(b, call->fd);
     free(call->queue);
     call->queue = NULL;
     sbx_loop_free(&b->loop, call);

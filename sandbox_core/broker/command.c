@@ -20,6 +20,8 @@
 #define SBX_COMMAND_BACKOFF_MAX   2000
 #define SBX_COMMAND_RETRY         20        /* where no event tells */
 #define SBX_COMMAND_NUMBERS       "numbers"
+#define SBX_COMMAND_FDS                                                      \
+    (SBX_TASK_FD_ATTACH|SBX_TASK_FD_KILL|SBX_TASK_FD_CPU)
 
 
 static int sbx_command_check(sbx_session_t *s, const sbx_call_t *head,
@@ -34,7 +36,8 @@ static void sbx_command_start(sbx_session_t *s, sbx_pending_t *p);
 static int sbx_command_hand(sbx_session_t *s, sbx_pending_t *p);
 static void sbx_command_refuse(sbx_session_t *s, sbx_pending_t *p,
     const sbx_f_error_t *error);
-static void sbx_command_close(sbx_pending_t *p, unsigned first);
+static void sbx_command_close(sbx_session_t *s, sbx_pending_t *p,
+    unsigned first);
 static void sbx_command_soon(sbx_session_t *s, uint32_t ms);
 
 
@@ -208,7 +211,18 @@ sbx_command_exec(sbx_session_t *s, const sbx_exec_limits_t *limits,
 
     sbx_command_soon(s, 0);
 
-    return 0;
+    if ((task->fds & SBX_COMMAND_FDS) == SBX_COMMAND_FDS) {
+        return 0;
+    }
+
+    /* without them it would run outside its group, or could not be ended */
+
+    sbx_command_close(s, p, 1);
+    p->nfds = 1;
+    sbx_command_over(s, command->number);
+
+    return sbx_error(e, EMFILE, SBX_E_UNAVAILABLE,
+                     "the command's group cannot be opened");
 }
 
 
@@ -340,7 +354,7 @@ sbx_command_start(sbx_session_t *s, sbx_pending_t *p)
     waiting = malloc(sizeof(sbx_pending_t));
 
     if (waiting == NULL) {
-        sbx_command_close(p, 0);
+        sbx_command_close(s, p, 0);
         sbx_command_over(s, p->task.command);
         return;
     }
@@ -369,7 +383,7 @@ sbx_command_hand(sbx_session_t *s, sbx_pending_t *p)
                       p->nfds, MSG_DONTWAIT)
         != -1)
     {
-        sbx_command_close(p, 0);
+        sbx_command_close(s, p, 0);
         return 0;
     }
 
@@ -387,7 +401,7 @@ static void
 sbx_command_refuse(sbx_session_t *s, sbx_pending_t *p,
     const sbx_f_error_t *error)
 {
-    sbx_command_close(p, 1);
+    sbx_command_close(s, p, 1);
     sbx_call_refuse(s->broker, &p->head, p->fds[0], error);
 
     if (p->task.op == SBX_OP_EXEC) {
@@ -397,9 +411,14 @@ sbx_command_refuse(sbx_session_t *s, sbx_pending_t *p,
 
 
 static void
-sbx_command_close(sbx_pending_t *p, unsigned first)
+sbx_command_close(sbx_session_t *s, sbx_pending_t *p, unsigned first)
 {
     unsigned  i;
+
+    if (first == 0) {
+        sbx_discard(s->broker, p->fds[0]);
+        first = 1;
+    }
 
     for (i = first; i < p->nfds; i++) {
         (void) close(p->fds[i]);

@@ -13,6 +13,7 @@
 #include "broker.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -21,7 +22,7 @@
 #define SBX_CONTROL_ACCEPT_WAIT   100
 #define SBX_CONTROL_ACCEPTS       16        /* of one round, each */
 #define SBX_CONTROL_CALLS         16
-#define SBX_CONTROL_FDS           2
+#define SBX_CONTROL_FULL_WAIT     20
 #define SBX_CONTROL_GROUPS        64
 
 typedef union {
@@ -36,6 +37,9 @@ static void sbx_control_accept_again(sbx_timer_t *timer);
 static sbx_control_t *sbx_control_make(sbx_broker_t *b, int fd);
 static int sbx_control_allowed(const sbx_control_t *control);
 static void sbx_control_late(sbx_timer_t *timer);
+static void sbx_control_again(sbx_timer_t *timer);
+static int sbx_control_ended(const sbx_control_t *control);
+static int sbx_control_crowded(const sbx_broker_t *b, int fd);
 static void sbx_control_event(sbx_event_t *ev, uint32_t events);
 static void sbx_control_hello(sbx_control_t *control,
     const sbx_datagram_t *datagram, size_t n);
@@ -149,6 +153,8 @@ sbx_control_make(sbx_broker_t *b, int fd)
     control->event.data = control;
     control->timer.handler = sbx_control_late;
     control->timer.data = control;
+    control->again.handler = sbx_control_again;
+    control->again.data = control;
 
     sbx_list_append(&b->controls, &control->link);
     b->ncontrols++;
@@ -257,11 +263,35 @@ sbx_control_late(sbx_timer_t *timer)
 
 
 static void
+sbx_control_again(sbx_timer_t *timer)
+{
+    sbx_control_t  *control;
+
+    control = timer->data;
+    sbx_event_set(&control->broker->loop, &control->event, EPOLLIN);
+}
+
+
+/* An empty datagram reads like an end. */
+
+static int
+sbx_control_ended(const sbx_control_t *control)
+{
+    struct pollfd  pfd;
+
+    pfd.fd = control->fd;
+    pfd.events = POLLRDHUP;
+
+    return poll(&pfd, 1, 0) == 1;
+}
+
+
+static void
 sbx_control_event(sbx_event_t *ev, uint32_t events)
 {
-    int              fds[SBX_CONTROL_FDS];
+    int              fds[SBX_WIRE_FDS_ALL];
     ssize_t          n;
-    unsigned         i, k, nfds;
+    unsigned         i, nfds;
     sbx_control_t   *control;
     sbx_datagram_t   datagram;
 
@@ -270,17 +300,29 @@ sbx_control_event(sbx_event_t *ev, uint32_t events)
     control = ev->data;
 
     for (i = 0; i < SBX_CONTROL_CALLS && ev->active; i++) {
-        nfds = SBX_CONTROL_FDS;
-        n = sbx_wire_recv(control->fd, &datagram, sizeof(sbx_datagram_t),
-                          fds, &nfds, MSG_DONTWAIT);
+        if (sbx_discard_full(control->broker)) {
+            sbx_event_set(&control->broker->loop, ev, 0);
+            (void) sbx_timer_set(&control->broker->loop, &control->again,
+                                 SBX_CONTROL_FULL_WAIT);
+            return;
+        }
+
+        n = sbx_wire_recv_all(control->fd, &datagram, sizeof(sbx_datagram_t),
+                              fds, &nfds, MSG_DONTWAIT);
 
         if (n == -1 && errno == EAGAIN) {
             return;
         }
 
         if (n == -1 && errno == EMSGSIZE) {
+            sbx_discard_all(control->broker, fds, nfds);
             sbx_log(SBX_LOG_WARN, NULL, 0,
                     "a call was dropped: too long, or no descriptor is free");
+            continue;
+        }
+
+        if (n == 0 && !sbx_control_ended(control)) {
+            sbx_discard_all(control->broker, fds, nfds);
             continue;
         }
 
@@ -294,10 +336,7 @@ sbx_control_event(sbx_event_t *ev, uint32_t events)
             continue;
         }
 
-        for (k = 0; k < nfds; k++) {
-            (void) close(fds[k]);
-        }
-
+        sbx_discard_all(control->broker, fds, nfds);
         sbx_control_hello(control, &datagram, (size_t) n);
     }
 }
@@ -428,7 +467,6 @@ sbx_control_call(sbx_control_t *control, const sbx_datagram_t *datagram,
     size_t n, int *fds, unsigned nfds)
 {
     int                blob;
-    unsigned           i;
     sbx_call_t         head;
     sbx_error_t        e;
     sbx_broker_t      *b;
@@ -437,13 +475,15 @@ sbx_control_call(sbx_control_t *control, const sbx_datagram_t *datagram,
     b = control->broker;
     blob = nfds == 2 ? fds[1] : -1;
 
-    if (nfds == 0 || !sbx_control_is_stream(fds[0])) {
-        sbx_log(SBX_LOG_WARN, NULL, 0, "a call without a socket is dropped");
-
-        for (i = 0; i < nfds; i++) {
-            (void) close(fds[i]);
-        }
-
+    if (nfds == 0 || nfds > 2 || !sbx_control_is_stream(fds[0])
+        || sbx_control_crowded(b, fds[0]))
+    {
+        sbx_log(SBX_LOG_WARN, NULL, 0, "a call is dropped: %s",
+                nfds == 0 || nfds > 2 ? "its descriptors are not a call's"
+                : sbx_control_crowded(b, fds[0])
+                  ? "too few descriptors are free"
+                  : "its descriptor is no stream socket");
+        sbx_discard_all(b, fds, nfds);
         return;
     }
 
@@ -467,8 +507,28 @@ sbx_control_call(sbx_control_t *control, const sbx_datagram_t *datagram,
     }
 
     if (blob != -1) {
-        (void) close(blob);
+        sbx_discard(b, blob);
     }
+}
+
+
+/*
+ * The lowest free number tells how many are in use.  What a message brings
+ * must always find room: what does not is closed by the kernel, on our time.
+ */
+
+static int
+sbx_control_crowded(const sbx_broker_t *b, int fd)
+{
+    uint64_t  reserve;
+
+    reserve = b->open_files / 4;
+
+    if (reserve > SBX_FDS_RESERVE) {
+        reserve = SBX_FDS_RESERVE;
+    }
+
+    return (uint64_t) fd >= b->open_files - reserve;
 }
 
 
@@ -545,10 +605,11 @@ sbx_control_close(sbx_control_t *control)
 
     sbx_event_del(&b->loop, &control->event);
     sbx_timer_del(&b->loop, &control->timer);
+    sbx_timer_del(&b->loop, &control->again);
     sbx_list_remove(&control->link);
     b->ncontrols--;
 
-    (void) close(control->fd);
+    sbx_discard(b, control->fd);
     sbx_loop_free(&b->loop, control);
 }
 

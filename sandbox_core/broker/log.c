@@ -14,6 +14,7 @@
 #define SBX_LOG_RECHECK 1000000    /* microseconds */
 
 
+static int sbx_log_file(const char *path, int create);
 static void sbx_log_reopen(void);
 static size_t sbx_log_put(char *line, size_t n, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -36,7 +37,7 @@ sbx_log_open(const char *path, sbx_error_t *e)
         return 0;
     }
 
-    fd = open(path, O_WRONLY|O_APPEND|O_CREAT|O_CLOEXEC|O_NOCTTY, 0644);
+    fd = sbx_log_file(path, O_CREAT);
 
     if (fd == -1) {
         return sbx_error(e, errno, SBX_E_UNAVAILABLE,
@@ -53,6 +54,47 @@ sbx_log_open(const char *path, sbx_error_t *e)
     sbx_log_checked = sbx_now_us();
 
     return 0;
+}
+
+
+/*
+ * The directory may belong to the server's user, who must not have root
+ * write where he cannot, or wait for a reader of his FIFO.  So no link of
+ * his is followed, soft or hard; root's own may lead to a terminal or pipe.
+ */
+
+static int
+sbx_log_file(const char *path, int create)
+{
+    int          flags;
+    struct stat  st;
+    sbx_auto_fd  fd = -1;
+
+    flags = O_WRONLY|O_APPEND|O_CLOEXEC|O_NOCTTY|O_NONBLOCK;
+
+    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
+
+        if (st.st_uid != 0) {
+            errno = ELOOP;
+            return -1;
+        }
+
+    } else {
+        flags |= O_NOFOLLOW|create;
+    }
+
+    fd = open(path, flags, 0644);
+
+    if (fd == -1 || fstat(fd, &st) == -1) {
+        return -1;
+    }
+
+    if (S_ISREG(st.st_mode) ? st.st_nlink > 1 : (flags & O_NOFOLLOW) != 0) {
+        errno = EPERM;
+        return -1;
+    }
+
+    return sbx_steal_fd(&fd);
 }
 
 
@@ -83,7 +125,7 @@ sbx_log_reopen(void)
         return;
     }
 
-    fd = open(sbx_log_path, O_WRONLY|O_APPEND|O_CLOEXEC|O_NOCTTY);
+    fd = sbx_log_file(sbx_log_path, 0);
 
     if (fd == -1) {
         return;

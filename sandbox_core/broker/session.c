@@ -285,6 +285,7 @@ sbx_session_status(sbx_event_t *ev, uint32_t events)
 static void
 sbx_session_control(sbx_event_t *ev, uint32_t events)
 {
+    int             fds[SBX_WIRE_FDS_ALL];
     unsigned        i, nfds;
     ssize_t         n;
     sbx_record_t    record;
@@ -297,9 +298,8 @@ sbx_session_control(sbx_event_t *ev, uint32_t events)
     }
 
     for (i = 0; i < SBX_SESSION_RECORDS && ev->active; i++) {
-        nfds = 0;
-        n = sbx_wire_recv(s->control, &record, sizeof(sbx_record_t), NULL,
-                          &nfds, MSG_DONTWAIT);
+        n = sbx_wire_recv_all(s->control, &record, sizeof(sbx_record_t),
+                              fds, &nfds, MSG_DONTWAIT);
 
         if (n == -1 && errno == EAGAIN) {
             return;
@@ -310,7 +310,10 @@ sbx_session_control(sbx_event_t *ev, uint32_t events)
             return;
         }
 
-        if (n != sizeof(sbx_record_t) || record.magic != SBX_WIRE_MAGIC
+        sbx_discard_all(s->broker, fds, nfds);
+
+        if (n != sizeof(sbx_record_t) || nfds != 0
+            || record.magic != SBX_WIRE_MAGIC
             || sbx_session_record(s, &record) != 0)
         {
             sbx_session_lost(s, "init sent nonsense");
@@ -835,7 +838,7 @@ sbx_session_hang_up(sbx_session_t *s)
     sbx_event_del(&s->broker->loop, &s->control_event);
 
     if (s->control != -1) {
-        (void) close(s->control);
+        sbx_discard(s->broker, s->control);
         s->control = -1;
     }
 

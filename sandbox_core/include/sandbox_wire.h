@@ -487,6 +487,10 @@ typedef struct {
 #define SBX_TASK_FD_THROTTLE      0x0080  /* cpu.stat of the cpu controller:
                                              throttled_usec or _time (ns) */
 #define SBX_TASK_FD_IO            0x0100  /* io.stat of cgroup2 */
+#define SBX_TASK_FD_POPULATED     0x0200  /* cgroup.events of cgroup2 */
+#define SBX_TASK_FD_PIDS_CURRENT  0x0400  /* pids.current of all commands:
+                                             attaching is never refused, so
+                                             the child looks for itself */
 
 typedef struct {
     uint32_t      magic;

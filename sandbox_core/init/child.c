@@ -48,6 +48,7 @@ typedef struct {
 
 
 static void sbx_child_enter(sbx_init_launch_t *launch);
+static void sbx_child_count(sbx_init_launch_t *launch);
 static void sbx_child_stdio(sbx_init_launch_t *launch);
 static void sbx_child_limit(sbx_init_launch_t *launch);
 static void sbx_child_become(sbx_init_launch_t *launch);
@@ -100,10 +101,47 @@ sbx_child_enter(sbx_init_launch_t *launch)
         }
     }
 
+    sbx_child_count(launch);
+
     rc = sbx_sys(SYS_setsid, 0, 0, 0, 0, 0);
 
     if (rc < 0) {
         sbx_child_fail(launch, SBX_INIT_STAGE_SETUP, rc);
+    }
+}
+
+
+/*
+ * The kernel refuses a fork past the limit, but never a process that comes
+ * from outside: whoever finds one too many after it has come leaves again.
+ */
+
+static void
+sbx_child_count(sbx_init_launch_t *launch)
+{
+    char      buf[24];
+    long      i, n;
+    uint64_t  count;
+
+    if (launch->pids == -1) {
+        return;
+    }
+
+    n = sbx_sys(SYS_pread64, launch->pids, sbx_sys_ptr(buf), sizeof(buf), 0,
+                0);
+
+    if (n <= 0) {
+        sbx_child_fail(launch, SBX_INIT_STAGE_SETUP, n < 0 ? n : -EIO);
+    }
+
+    count = 0;
+
+    for (i = 0; i < n && buf[i] >= '0' && buf[i] <= '9'; i++) {
+        count = count * 10 + (uint64_t) (buf[i] - '0');
+    }
+
+    if (count > launch->processes) {
+        sbx_child_fail(launch, SBX_INIT_STAGE_CLONE, -EAGAIN);
     }
 }
 

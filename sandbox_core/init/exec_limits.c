@@ -128,7 +128,8 @@ sbx_init_launch_limits(sbx_init_launch_t *launch, const sbx_f_exec_t *exec)
         { RLIMIT_FSIZE, exec->max_file_size, 1 },
         { RLIMIT_STACK, exec->stack, 1 },
         { RLIMIT_CPU, exec->cpu_seconds, 1 },
-        { RLIMIT_CORE, 0, 0 },
+        { RLIMIT_CORE, 1, 0 },      /* at 0 the kernel runs the host's
+                                       crash handler */
         { RLIMIT_MEMLOCK, SBX_INIT_MEMLOCK, 0 },
         { RLIMIT_MSGQUEUE, SBX_INIT_MSGQUEUE, 0 },
         { RLIMIT_SIGPENDING, SBX_INIT_PENDING, 0 },

@@ -105,6 +105,7 @@ typedef enum {
     SBX_INIT_FD_THROTTLE,
     SBX_INIT_FD_IO,
     SBX_INIT_FD_POPULATED,
+    SBX_INIT_FD_PIDS_CURRENT,
     SBX_INIT_FD_MAX
 } sbx_init_fd_t;
 
@@ -315,6 +316,8 @@ struct sbx_init_launch_s {
     int                   stdio[3];    /* [0] -1: /dev/null */
     const int            *attach;
     unsigned              nattach;
+    int                   pids;        /* pids.current, or -1 */
+    uint64_t              processes;   /* the session's limit */
     const void           *filter;
     size_t                filter_size;
     struct rlimit64       rlimits[SBX_INIT_RLIMITS];

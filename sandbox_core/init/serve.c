@@ -109,7 +109,7 @@ sbx_init_serve_prepare(sbx_init_serve_t *s, sbx_error_t *e)
 {
     uint32_t          i;
     sigset_t          set;
-    struct rlimit     files, none;
+    struct rlimit     files;
     struct sigaction  action;
 
     for (i = 0; i < sbx_init.config->files_attach_count; i++) {
@@ -139,10 +139,7 @@ sbx_init_serve_prepare(sbx_init_serve_t *s, sbx_error_t *e)
 
     files.rlim_cur = SBX_INIT_SERVE_FILES;
     files.rlim_max = SBX_INIT_SERVE_FILES;
-    none.rlim_cur = 0;
-    none.rlim_max = 0;
     (void) setrlimit(RLIMIT_NOFILE, &files);
-    (void) setrlimit(RLIMIT_CORE, &none);
     (void) umask(022);
 
     s->root = open("/", O_PATH|O_DIRECTORY|O_CLOEXEC);

@@ -61,7 +61,11 @@ static const struct {
       SBX_FILE_PIDS_EVENTS, O_RDONLY },
     { SBX_TASK_FD_THROTTLE,    SBX_ROLE_CPU,    NULL,
       SBX_FILE_THROTTLE, O_RDONLY },
-    { SBX_TASK_FD_IO,          SBX_ROLE_CORE,   "io.stat",     0, O_RDONLY }
+    { SBX_TASK_FD_IO,          SBX_ROLE_CORE,   "io.stat",     0, O_RDONLY },
+    { SBX_TASK_FD_POPULATED,   SBX_ROLE_CORE,   "cgroup.events", 0,
+      O_RDONLY },
+    { SBX_TASK_FD_PIDS_CURRENT, SBX_ROLE_PIDS,  "../pids.current", 0,
+      O_RDONLY }
 };
 
 

@@ -488,7 +488,12 @@ sbx_glob_set(sbx_glob_writer_t *w)
         p++;
     }
 
-    for (close = p + 1; close < w->end && *close != ']'; close++) {
+    /* a "]" that comes first is a member */
+
+    for (close = p;
+         close < w->end && (*close != ']' || close == p);
+         close++)
+    {
         if (*close == '\\' && close + 1 < w->end) {
             close++;
 

@@ -10,8 +10,7 @@
 
 
 static void sbx_wire_close(int *fds, unsigned nfds);
-static unsigned sbx_wire_collect(struct msghdr *msg, int *fds, unsigned max,
-    int *overflow);
+static unsigned sbx_wire_collect(struct msghdr *msg, int *fds);
 
 
 void
@@ -129,18 +128,14 @@ sbx_wire_close(int *fds, unsigned nfds)
 }
 
 
-/* Descriptors past max are closed here: nobody else knows of them. */
-
 static unsigned
-sbx_wire_collect(struct msghdr *msg, int *fds, unsigned max, int *overflow)
+sbx_wire_collect(struct msghdr *msg, int *fds)
 {
-    int              fd;
-    size_t           i, n;
+    size_t           n;
     unsigned         count;
     struct cmsghdr  *cmsg;
 
     count = 0;
-    *overflow = 0;
 
     for (cmsg = CMSG_FIRSTHDR(msg);
          cmsg != NULL;
@@ -150,19 +145,16 @@ sbx_wire_collect(struct msghdr *msg, int *fds, unsigned max, int *overflow)
             continue;
         }
 
+        /* what there is room for is no more than what fds has */
+
         n = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 
-        for (i = 0; i < n; i++) {
-            memcpy(&fd, CMSG_DATA(cmsg) + i * sizeof(int), sizeof(int));
-
-            if (count == max) {
-                *overflow = 1;
-                (void) close(fd);
-                continue;
-            }
-
-            fds[count++] = fd;
+        if (n > SBX_WIRE_FDS_ALL - count) {
+            n = SBX_WIRE_FDS_ALL - count;
         }
+
+        memcpy(fds + count, CMSG_DATA(cmsg), n * sizeof(int));
+        count += (unsigned) n;
     }
 
     return count;
@@ -173,18 +165,50 @@ ssize_t
 sbx_wire_recv(int fd, void *buf, size_t size, int *fds, unsigned *nfds,
     int flags)
 {
-    int            overflow;
+    int       all[SBX_WIRE_FDS_ALL], err;
+    ssize_t   rc;
+    unsigned  count, max;
+
+    max = *nfds;
+    *nfds = 0;
+
+    rc = sbx_wire_recv_all(fd, buf, size, all, &count, flags);
+    err = errno;
+
+    if (rc != -1 && count > max) {
+        rc = -1;
+        err = EMSGSIZE;
+    }
+
+    if (rc == -1) {
+        sbx_wire_close(all, count);
+        errno = err;
+        return -1;
+    }
+
+    if (count != 0) {
+        memcpy(fds, all, count * sizeof(int));
+    }
+
+    *nfds = count;
+
+    return rc;
+}
+
+
+ssize_t
+sbx_wire_recv_all(int fd, void *buf, size_t size, int fds[SBX_WIRE_FDS_ALL],
+    unsigned *nfds, int flags)
+{
     ssize_t        rc;
-    unsigned       count, max;
     struct iovec   iov;
     struct msghdr  msg;
 
     union {
         struct cmsghdr  align;
-        char            space[CMSG_SPACE(SBX_WIRE_FDS_MAX * sizeof(int))];
+        char            space[CMSG_SPACE(SBX_WIRE_FDS_ALL * sizeof(int))];
     } control;
 
-    max = *nfds;
     *nfds = 0;
 
     iov.iov_base = buf;
@@ -204,15 +228,12 @@ sbx_wire_recv(int fd, void *buf, size_t size, int *fds, unsigned *nfds,
         return -1;
     }
 
-    count = sbx_wire_collect(&msg, fds, max, &overflow);
+    *nfds = sbx_wire_collect(&msg, fds);
 
-    if (overflow || (msg.msg_flags & (MSG_TRUNC|MSG_CTRUNC))) {
-        sbx_wire_close(fds, count);
+    if (msg.msg_flags & (MSG_TRUNC|MSG_CTRUNC)) {
         errno = EMSGSIZE;
         return -1;
     }
-
-    *nfds = count;
 
     return rc;
 }

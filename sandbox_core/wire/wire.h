@@ -47,6 +47,16 @@ ssize_t sbx_wire_recv(int fd, void *buf, size_t size, int *fds,
     unsigned *nfds, int flags);
 
 /*
+ * For a receiver that must not wait: close() of a stranger's descriptor may.
+ * All that came are in fds, also of a message that is refused; the caller
+ * sees to each.
+ */
+#define SBX_WIRE_FDS_ALL   253        /* the kernel's SCM_MAX_FD */
+
+ssize_t sbx_wire_recv_all(int fd, void *buf, size_t size,
+    int fds[SBX_WIRE_FDS_ALL], unsigned *nfds, int flags);
+
+/*
  * Structural checks of received control datagrams: magic, version, exact
  * size for the op, every string NUL terminated inside its array, session id
  * characters.  0 or -1 with SBX_E_INVALID naming the field.  The body (what

@@ -324,7 +324,7 @@ test_commands(test_broker_t *t)
     last = a->exit.pid;
 
     broker = test_pid(t, "broker.pid");
-    ok(kill(broker, SIGKILL) == 0, "the broker dies");
+    ok(tap_kill(broker, SIGKILL) == 0, "the broker dies");
     a = test_answer(exec_send(t, id, NULL));
     ok(a->last == SBX_F_EXIT && a->exit.pid > last,
        "the next gives numbers that were never used");

@@ -364,7 +364,7 @@ test_freeze(sbx_cgroup_session_t *cs)
     ok(await_computing(&c, 0), "it stops");
     ok(sbx_cgroup_session_freeze(cs, 0, &e) == 0, "thawed");
     ok(await_computing(&c, 1), "it goes on");
-    (void) kill(pid, SIGKILL);
+    (void) tap_kill(pid, SIGKILL);
     (void) waitpid(pid, &status, 0);
 
     pid = command_fork(c.fds, c.attach, body_pause);

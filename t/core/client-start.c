@@ -178,7 +178,7 @@ test_reload(void)
     a = test_answer(test_create_send(t.control, "acme", &body, -1));
     is_int(a->error.code, SBX_E_MANIFEST, "new sessions have the new limits");
 
-    (void) kill(t.hello.broker_pid, SIGKILL);
+    (void) tap_kill(t.hello.broker_pid, SIGKILL);
     a = test_answer(test_create_send(t.control, "acme", &body, -1));
     is_int(a->error.code, SBX_E_MANIFEST, "also with the next broker");
 

@@ -30,7 +30,7 @@
 #pragma GCC diagnostic ignored "-Wunused-function"
 
 #define INSIDE_UID        1800000000u
-#define INSIDE_WAIT       20000
+#define INSIDE_WAIT       120000    /* an emulated machine is slow */
 
 typedef struct {
     uint32_t   user;                  /* sbx_user_t */

@@ -28,7 +28,7 @@ test_life(void)
 
     /* a broker that dies */
 
-    ok(kill(broker, SIGKILL) == 0, "the broker is killed");
+    ok(tap_kill(broker, SIGKILL) == 0, "the broker is killed");
     ok(test_alive(&t, id), "a call sent meanwhile finds the session");
     ok(test_pid(&t, "broker.pid") != broker, "with another broker");
     is_int(test_pid(&t, "keeper.pid"), keeper, "and the same keeper");
@@ -37,7 +37,7 @@ test_life(void)
     /* a keeper that dies */
 
     test_create(&t, "acme", id);
-    ok(kill(keeper, SIGKILL) == 0, "the keeper is killed");
+    ok(tap_kill(keeper, SIGKILL) == 0, "the keeper is killed");
     broker = test_await_successor(&t, "broker.pid", test_pid(&t,
                                                            "broker.pid"));
     ok(test_alive(&t, id), "the session lives on below another keeper");
@@ -152,7 +152,7 @@ test_rights(void)
     is_int(descriptors(test_pid(&t, "broker.pid")), broker_before,
            "nor has the broker");
 
-    (void) kill(test_pid(&t, "keeper.pid"), SIGKILL);
+    (void) tap_kill(test_pid(&t, "keeper.pid"), SIGKILL);
     (void) test_await_successor(&t, "broker.pid",
                                 test_pid(&t, "broker.pid"));
     (void) test_alive(&t, id);
@@ -170,9 +170,9 @@ test_signal(void)
     test_open(&t, "signal");
     is_int(test_start(&t), 0, "a broker runs");
     test_create(&t, "acme", id);
-    (void) kill(test_pid(&t, "broker.pid"), SIGTERM);
+    (void) tap_kill(test_pid(&t, "broker.pid"), SIGTERM);
     ok(test_alive(&t, id), "a broker does not end by itself");
-    (void) kill(test_pid(&t, "keeper.pid"), SIGTERM);
+    (void) tap_kill(test_pid(&t, "keeper.pid"), SIGTERM);
     test_close(&t);
 }
 
@@ -197,9 +197,9 @@ test_all_dead(void)
 
     /* stopped first, so that neither replaces the other */
 
-    (void) kill(keeper, SIGSTOP);
-    (void) kill(broker, SIGKILL);
-    (void) kill(keeper, SIGKILL);
+    (void) tap_kill(keeper, SIGSTOP);
+    (void) tap_kill(broker, SIGKILL);
+    (void) tap_kill(keeper, SIGKILL);
     ok(test_await_end(keeper) == 0 && test_await_end(broker) == 0,
        "keeper and broker are killed");
 
@@ -234,7 +234,7 @@ test_damaged_record(void)
     (void) !pwrite(fd, "XX", 2, 100);
     (void) close(fd);
 
-    (void) kill(test_pid(&t, "broker.pid"), SIGKILL);
+    (void) tap_kill(test_pid(&t, "broker.pid"), SIGKILL);
     ok(test_alive(&t, good), "a session with a whole record is adopted");
     ok(!test_alive(&t, bad), "one with a damaged record is not");
 
@@ -282,7 +282,7 @@ test_standalone(void)
     is_int(test_start(&t), 0, "the server is gone, and another one comes");
     ok(test_alive(&t, id), "the session has lived on");
 
-    (void) kill(pid, SIGTERM);
+    (void) tap_kill(pid, SIGTERM);
     (void) waitpid(pid, NULL, 0);
     test_close(&t);
 }
@@ -342,7 +342,7 @@ test_ids(void)
        "and is told how to mend it");
 
     test_create(&a, "acme", id);
-    (void) kill(test_pid(&a, "broker.pid"), SIGKILL);
+    (void) tap_kill(test_pid(&a, "broker.pid"), SIGKILL);
     is_int(test_start(&b), -1, "not even when the first has just died");
     ok(test_alive(&a, id), "whose session lives on");
 

@@ -82,8 +82,8 @@ sub server {
         location => $o{worker_header}
                     ? '            add_header X-Worker $pid always;' : '',
         edit => sub {
-            s/^\s*sandbox_max_json .*\n//m;
-            s/^\s*sandbox_max_upload .*\n//m;
+            s/^ {8}sandbox_max_json .*\n//m;
+            s/^ {8}sandbox_max_upload .*\n//m;
             s/^(    server \{\n)/$1        sandbox_max_json 4m;\n/m;
             s/^(    server \{\n)/$1        sandbox_max_upload $upload;\n/m;
             s/(listen [^;]*);/$1 reuseport;/ if $o{reuseport};

@@ -198,7 +198,8 @@ sub body {
 
     return if $type !~ m{[/+]json$};
 
-    my $data = eval { JSON::PP->new->utf8->allow_nonref->decode($res->{body}) };
+    my $json = JSON::PP->new->utf8->allow_nonref;
+    my $data = eval { $json->decode($res->{body}) };
 
     return "the body is no JSON: $@" if $@;
 

@@ -10,7 +10,8 @@
 const path = require('path');
 
 const [directory, file] = process.argv.slice(2).map((p) => path.resolve(p));
-const core = require(path.join(directory, 'node_modules/@redocly/openapi-core'));
+const modules = path.join(directory, 'node_modules');
+const core = require(path.join(modules, '@redocly/openapi-core'));
 
 const RULES = {
   'operation-operationId': 'error',

@@ -1,0 +1,862 @@
+/*
+ * For tests of sandbox-init: this program plays the broker and the worker.
+ * A session here is a small root of its own in a tmpfs, with namespaces for
+ * users, processes, mounts, network, and the program under test as process
+ * 1 of it; no cgroup, unless a test passes a group's files.
+ */
+
+#ifndef SBX_INIT_TEST_H
+#define SBX_INIT_TEST_H
+
+#include "sandbox_util.h"
+#include "wire.h"
+
+#include "tap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+
+#pragma GCC diagnostic ignored "-Wunused-function"
+
+#define INIT_WAIT     30000          /* ms for what should come at once */
+#define INIT_OUT      (4 * 1024 * 1024)
+
+
+typedef struct {
+    pid_t       pid;                 /* of process 1, seen from here */
+    int         control;
+    uint32_t    over;                /* records that have come */
+    uint32_t    reaped;
+    uint32_t    cut;
+    uint32_t    ready;
+    uint32_t    last_over;
+} init_session_t;
+
+
+typedef struct {
+    const char *const  *argv;
+    const char *const  *env;
+    const char         *cwd;
+    const char         *input;
+    size_t              input_size;
+    uint32_t            flags;
+    uint32_t            user;
+    uint64_t            timeout;     /* 0: the session's, as below */
+    uint64_t            max_output;
+    uint64_t            cpu_seconds;
+    uint64_t            max_file_size;
+    uint64_t            open_files;
+    uint64_t            stack;
+    sbx_task_t          task;        /* group: fds, attach_count ... */
+    const int          *fds;
+    unsigned            nfds;
+} init_exec_t;
+
+
+typedef struct {
+    int             accepted;
+    int             started;
+    int             pid;
+    int             ended;           /* SBX_F_EXIT, _ERROR, _END, or 0: EOF */
+    sbx_f_exit_t    exit;
+    sbx_f_error_t   error;
+    sbx_f_end_t     end;
+    char           *out;
+    size_t          out_size;
+    char           *err;
+    size_t          err_size;
+} init_result_t;
+
+
+typedef struct {
+    int         fd;
+    sbx_wire_t  wire;
+    uint8_t     buf[sizeof(sbx_frame_t) + SBX_FRAME_MAX];
+} init_call_t;
+
+
+static char                init_root[] = "/tmp/sbx-init-test-XXXXXX";
+static sbx_init_config_t   init_config;
+static const char         *init_env = "";      /* "K=V\0" ..., size below */
+static size_t              init_env_size;
+static uint32_t            init_number;
+
+
+/*
+ * ---- the session -----------------------------------------------------------
+ */
+
+static const char *
+init_program(void)
+{
+    const char   *build;
+    static char   path[4096];
+
+    build = getenv("SANDBOX_BUILD");
+    (void) snprintf(path, sizeof(path), "%s/sandbox-init",
+                    build != NULL ? build : "build");
+
+    return access(path, X_OK) == 0 ? path : NULL;
+}
+
+
+static void
+init_die(const char *what)
+{
+    (void) dprintf(STDERR_FILENO, "# %s: %s\n", what, strerror(errno));
+    _exit(120);
+}
+
+
+static void
+init_put_file(const char *path, const char *text, mode_t mode, uid_t uid)
+{
+    int  fd;
+
+    fd = open(path, O_WRONLY|O_CREAT|O_TRUNC|O_CLOEXEC, mode);
+
+    if (fd == -1 || sbx_write_all(fd, text, strlen(text)) == -1
+        || fchmod(fd, mode) == -1 || fchown(fd, uid, uid) == -1)
+    {
+        init_die(path);
+    }
+
+    (void) close(fd);
+}
+
+
+static void
+init_build_root(void)
+{
+    size_t  i;
+
+    static const char *const  dirs[] = {
+        "usr", "etc", "dev", "proc", "tmp", "home", "home/user", "root", "old"
+    };
+    static const char *const  links[] = { "bin", "sbin", "lib", "lib64" };
+    static const char *const  nodes[] = { "null", "zero", "full", "urandom" };
+
+    if (mount(NULL, "/", NULL, MS_REC|MS_PRIVATE, NULL) == -1
+        || mount("tmpfs", init_root, "tmpfs", 0,
+                 "mode=0755,size=64m,nr_inodes=20000") == -1
+        || chdir(init_root) == -1)
+    {
+        init_die("root");
+    }
+
+    (void) umask(0);
+
+    for (i = 0; i < sbx_nelts(dirs); i++) {
+        if (mkdir(dirs[i], 0755) == -1) {
+            init_die(dirs[i]);
+        }
+    }
+
+    for (i = 0; i < sbx_nelts(links); i++) {
+        char  target[64];
+
+        (void) snprintf(target, sizeof(target), "usr/%s", links[i]);
+
+        if (symlink(target, links[i]) == -1) {
+            init_die(links[i]);
+        }
+    }
+
+    for (i = 0; i < sbx_nelts(nodes); i++) {
+        char  from[64], to[64];
+
+        (void) snprintf(from, sizeof(from), "/dev/%s", nodes[i]);
+        (void) snprintf(to, sizeof(to), "dev/%s", nodes[i]);
+        init_put_file(to, "", 0666, 0);
+
+        if (mount(from, to, NULL, MS_BIND, NULL) == -1) {
+            init_die(to);
+        }
+    }
+
+    if (symlink("/proc/self/fd", "dev/fd") == -1
+        || symlink("/proc/self/fd/0", "dev/stdin") == -1
+        || symlink("/proc/self/fd/1", "dev/stdout") == -1
+        || symlink("/proc/self/fd/2", "dev/stderr") == -1
+        || chmod("tmp", 01777) == -1 || chmod("root", 0700) == -1
+        || chown("home/user", 1000, 1000) == -1
+        || mount("/usr", "usr", NULL, MS_BIND|MS_REC, NULL) == -1
+        || mount(NULL, "usr", NULL, MS_BIND|MS_REMOUNT|MS_RDONLY, NULL) == -1
+        || mount("proc", "proc", "proc", MS_NOSUID|MS_NODEV|MS_NOEXEC, NULL)
+           == -1)
+    {
+        init_die("root");
+    }
+
+    init_put_file("etc/passwd", "root:x:0:0::/root:/bin/sh\n"
+                  "user:x:1000:1000::/home/user:/bin/sh\n", 0644, 0);
+    init_put_file("etc/group", "root:x:0:\nuser:x:1000:\n", 0644, 0);
+
+    if (syscall(SYS_pivot_root, ".", "old") == -1 || chdir("/") == -1
+        || umount2("/old", MNT_DETACH) == -1 || rmdir("/old") == -1)
+    {
+        init_die("pivot_root");
+    }
+}
+
+
+static int
+init_make_config(void)
+{
+    int  fd;
+
+    init_config.magic = SBX_WIRE_MAGIC;
+    init_config.version = SBX_WIRE_VERSION;
+    init_config.env_size = (uint32_t) init_env_size;
+
+    fd = memfd_create("config", MFD_CLOEXEC);
+
+    if (fd == -1
+        || sbx_write_all(fd, &init_config, sizeof(init_config)) == -1
+        || sbx_write_all(fd, init_env, init_env_size) == -1)
+    {
+        init_die("config");
+    }
+
+    return fd;
+}
+
+
+static void
+init_become(int exe, int control, int config)
+{
+    int                              i;
+    char                             name[] = "sandbox-init";
+    char                            *argv[] = { name, NULL };
+    char                            *envp[] = { NULL };
+    struct __user_cap_header_struct  header;
+    struct __user_cap_data_struct    data[2];
+
+    memset(data, 0, sizeof(data));
+    header.version = _LINUX_CAPABILITY_VERSION_3;
+    header.pid = 0;
+    data[0].permitted = (1u << CAP_CHOWN) | (1u << CAP_DAC_OVERRIDE)
+                        | (1u << CAP_FOWNER) | (1u << CAP_SETUID)
+                        | (1u << CAP_SETGID) | (1u << CAP_KILL);
+    data[0].effective = data[0].permitted;
+    data[0].inheritable = 0;
+
+    for (i = 0; i < 40; i++) {
+        if ((data[0].permitted & (1u << (i & 31))) == 0 || i > 31) {
+            (void) prctl(PR_CAPBSET_DROP, i, 0, 0, 0);
+        }
+    }
+
+    if (setgroups(0, NULL) == -1 || setresgid(0, 0, 0) == -1
+        || setresuid(0, 0, 0) == -1
+        || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1
+        || syscall(SYS_capset, &header, data) == -1)
+    {
+        init_die("capabilities");
+    }
+
+    /* out of the way, then into place */
+
+    control = fcntl(control, F_DUPFD, 100);
+    config = fcntl(config, F_DUPFD, 100);
+    exe = fcntl(exe, F_DUPFD, 100);
+
+    if (dup2(control, 3) == -1 || dup2(config, 4) == -1) {
+        init_die("dup2");
+    }
+
+    (void) syscall(SYS_close_range, 5, 99, 0);
+    (void) close(control);
+    (void) close(config);
+    (void) fcntl(exe, F_SETFD, FD_CLOEXEC);
+
+    (void) syscall(SYS_execveat, exe, "", argv, envp, AT_EMPTY_PATH);
+    init_die("exec");
+}
+
+
+static void
+init_child(int exe, int control, int config, int sync)
+{
+    char   go;
+    pid_t  pid;
+
+    if (unshare(CLONE_NEWPID|CLONE_NEWNS|CLONE_NEWNET|CLONE_NEWIPC
+                |CLONE_NEWUTS)
+        == -1)
+    {
+        init_die("unshare");
+    }
+
+    pid = fork();
+
+    if (pid == -1) {
+        init_die("fork");
+    }
+
+    if (pid != 0) {
+        /* keeps no descriptor that init's end must be the last of */
+        (void) syscall(SYS_close_range, 3, ~0u, 0);
+        (void) waitpid(pid, NULL, 0);
+        _exit(0);
+    }
+
+    (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    init_build_root();
+
+    if (unshare(CLONE_NEWUSER) == -1 || write(sync, "u", 1) != 1
+        || read(sync, &go, 1) != 1)
+    {
+        init_die("user namespace");
+    }
+
+    (void) close(sync);
+    init_become(exe, control, config);
+}
+
+
+static void
+init_map(pid_t pid)
+{
+    char         path[64];
+    const char  *map = "0 0 65536\n";
+
+    (void) snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
+
+    if (sbx_write_at(AT_FDCWD, path, map) == -1) {
+        init_die("uid_map");
+    }
+
+    (void) snprintf(path, sizeof(path), "/proc/%d/gid_map", pid);
+
+    if (sbx_write_at(AT_FDCWD, path, map) == -1) {
+        init_die("gid_map");
+    }
+}
+
+
+/* The one child of a process. */
+
+static pid_t
+init_only_child(pid_t pid)
+{
+    char  path[64], buf[64];
+
+    (void) snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid,
+                    pid);
+
+    if (sbx_read_at(AT_FDCWD, path, buf, sizeof(buf)) <= 0) {
+        return -1;
+    }
+
+    return atoi(buf);
+}
+
+
+static void
+init_defaults(void)
+{
+    sbx_limits_t  *l;
+
+    memset(&init_config, 0, sizeof(init_config));
+    l = &init_config.limits;
+    l->memory = 256 << 20;
+    l->cpus = 1000;
+    l->cpu_seconds = SBX_UNLIMITED;
+    l->processes = 128;
+    l->max_file_size = 32 << 20;
+    l->open_files = 256;
+    l->stack = 8 << 20;
+    l->disk = 64 << 20;
+    l->inodes = 20000;
+    l->exec_timeout = 20000;
+    l->max_output = 1 << 20;
+    l->timeout = 300000;
+
+    init_config.uid = 1000;
+    init_config.gid = 1000;
+    init_config.capabilities = SBX_CAP_SHELL|SBX_CAP_FILES;
+    (void) strcpy(init_config.workspace, "/home/user");
+    (void) strcpy(init_config.home, "/home/user");
+    (void) strcpy(init_config.path, "/usr/local/bin:/usr/bin:/bin");
+}
+
+
+static void init_records(init_session_t *s, int ms);
+
+
+static void
+init_start(init_session_t *s)
+{
+    int            control[2], sync[2], exe, config;
+    char           byte;
+    pid_t          pid;
+    struct rlimit  files = { 4096, 4096 };
+
+    memset(s, 0, sizeof(init_session_t));
+
+    if (mkdtemp(init_root) == NULL) {
+        /* a second session of this program: the directory is there */
+    }
+
+    (void) setrlimit(RLIMIT_NOFILE, &files);
+    (void) signal(SIGPIPE, SIG_IGN);
+
+    exe = open(init_program(), O_RDONLY|O_CLOEXEC);
+    config = init_make_config();
+
+    if (exe == -1
+        || socketpair(AF_UNIX, SOCK_SEQPACKET|SOCK_CLOEXEC, 0, control) == -1
+        || socketpair(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC, 0, sync) == -1)
+    {
+        init_die("session");
+    }
+
+    pid = fork();
+
+    if (pid == -1) {
+        init_die("fork");
+    }
+
+    if (pid == 0) {
+        (void) close(sync[0]);
+        (void) close(control[0]);
+        init_child(exe, control[1], config, sync[1]);
+    }
+
+    (void) close(control[1]);
+    (void) close(sync[1]);
+    (void) close(exe);
+    (void) close(config);
+
+    if (read(sync[0], &byte, 1) != 1) {
+        init_die("the session's process");
+    }
+
+    s->pid = init_only_child(pid);
+    init_map(s->pid);
+
+    if (write(sync[0], "g", 1) != 1) {
+        init_die("the session's process");
+    }
+
+    (void) close(sync[0]);
+    s->control = control[0];
+
+    while (!s->ready) {
+        init_records(s, INIT_WAIT);
+    }
+}
+
+
+/* Takes what records there are, or waits for one. */
+
+static void
+init_records(init_session_t *s, int ms)
+{
+    ssize_t        n;
+    sbx_record_t   record;
+    struct pollfd  pfd;
+
+    pfd.fd = s->control;
+    pfd.events = POLLIN;
+
+    if (poll(&pfd, 1, ms) != 1) {
+        if (ms == INIT_WAIT) {
+            printf("Bail out! no record came\n");
+            exit(1);
+        }
+
+        return;
+    }
+
+    n = recv(s->control, &record, sizeof(record), MSG_DONTWAIT);
+
+    if (n != sizeof(record) || record.magic != SBX_WIRE_MAGIC) {
+        if (ms == INIT_WAIT) {
+            printf("Bail out! the session has ended\n");
+            exit(1);
+        }
+
+        return;
+    }
+
+    switch (record.type) {
+    case SBX_R_READY:
+        s->ready++;
+        break;
+    case SBX_R_COMMAND_OVER:
+        s->over++;
+        s->last_over = record.command;
+        break;
+    case SBX_R_REAPED:
+        s->reaped++;
+        break;
+    case SBX_R_CUT:
+        s->cut++;
+        break;
+    }
+}
+
+
+/* Ends it as the end of broker and keeper does; 1 if it is gone then. */
+
+static int
+init_stop(init_session_t *s)
+{
+    int    status;
+    pid_t  pid;
+
+    (void) close(s->control);
+    pid = wait(&status);
+    (void) rmdir(init_root);
+
+    return pid > 0;
+}
+
+
+/*
+ * ---- calls -----------------------------------------------------------------
+ */
+
+static void
+init_send(int fd, sbx_frame_type_t type, const void *payload, size_t size)
+{
+    uint8_t  buf[sizeof(sbx_frame_t) + SBX_FRAME_MAX];
+    size_t   n;
+
+    n = sbx_wire_header(buf, type, size);
+
+    if (size != 0) {
+        memcpy(buf + n, payload, size);
+    }
+
+    (void) send(fd, buf, n + size, MSG_NOSIGNAL);
+}
+
+
+static void
+init_task(init_session_t *s, sbx_op_t op, const sbx_task_t *more, int call,
+    const int *fds, unsigned nfds)
+{
+    int         all[SBX_TASK_FDS_MAX + 8];
+    unsigned    i, n;
+    sbx_task_t  task;
+
+    if (more != NULL) {
+        task = *more;
+
+    } else {
+        memset(&task, 0, sizeof(task));
+    }
+
+    task.magic = SBX_WIRE_MAGIC;
+    task.version = SBX_WIRE_VERSION;
+    task.op = (uint16_t) op;
+
+    n = 0;
+
+    if (call != -1) {
+        all[n++] = call;
+    }
+
+    for (i = 0; i < nfds; i++) {
+        all[n++] = fds[i];
+    }
+
+    if (sbx_wire_send(s->control, &task, sizeof(task), all, n, 0) == -1) {
+        printf("Bail out! task: %s\n", strerror(errno));
+        exit(1);
+    }
+}
+
+
+static void
+init_call(init_session_t *s, sbx_op_t op, const sbx_task_t *task,
+    const int *fds, unsigned nfds, init_call_t *call)
+{
+    int  pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC, 0, pair) == -1) {
+        printf("Bail out! socketpair\n");
+        exit(1);
+    }
+
+    init_task(s, op, task, pair[1], fds, nfds);
+    (void) close(pair[1]);
+
+    call->fd = pair[0];
+    sbx_wire_init(&call->wire, call->buf, sizeof(call->buf));
+}
+
+
+static void
+init_hang_up(init_call_t *call)
+{
+    (void) close(call->fd);
+    call->fd = -1;
+}
+
+
+/* 1: a frame; 0: the end of the call, or (-1) none in time. */
+
+static int
+init_next(init_call_t *call, sbx_frame_t *frame, const uint8_t **payload,
+    int *fd, int ms)
+{
+    int            rc, got[1];
+    ssize_t        n;
+    unsigned       nfds;
+    struct pollfd  pfd;
+
+    for ( ;; ) {
+        rc = sbx_wire_next(&call->wire, frame, payload);
+
+        if (rc != 0) {
+            return rc;
+        }
+
+        pfd.fd = call->fd;
+        pfd.events = POLLIN;
+
+        if (poll(&pfd, 1, ms) != 1) {
+            return -1;
+        }
+
+        nfds = 1;
+        n = sbx_wire_recv(call->fd, call->buf + call->wire.end,
+                          sizeof(call->buf) - call->wire.end, got, &nfds, 0);
+
+        if (n <= 0) {
+            return 0;
+        }
+
+        if (nfds == 1) {
+            if (fd != NULL) {
+                *fd = got[0];
+
+            } else {
+                (void) close(got[0]);
+            }
+        }
+
+        call->wire.end += (size_t) n;
+    }
+}
+
+
+static void
+init_exec_begin(init_session_t *s, const init_exec_t *x, init_call_t *call)
+{
+    char          *strings;
+    size_t         n, i, left;
+    sbx_task_t     task;
+    sbx_f_exec_t   exec;
+
+    strings = calloc(1, SBX_STRINGS_MAX + 4096);
+    memset(&exec, 0, sizeof(exec));
+    n = 0;
+
+#define ADD(str)                                                             \
+    do {                                                                     \
+        size_t  len_ = strlen(str) + 1;                                      \
+        if (n + len_ <= SBX_STRINGS_MAX + 4096) {                            \
+            memcpy(strings + n, str, len_);                                  \
+            n += len_;                                                       \
+        }                                                                    \
+    } while (0)
+
+    ADD(x->cwd != NULL ? x->cwd : "");
+
+    for (i = 0; x->argv != NULL && x->argv[i] != NULL; i++) {
+        ADD(x->argv[i]);
+        exec.argc++;
+    }
+
+    for (i = 0; x->env != NULL && x->env[i] != NULL; i++) {
+        ADD(x->env[i]);
+        exec.envc++;
+    }
+
+    exec.flags = x->flags | (x->cwd == NULL ? SBX_EXEC_DEFAULT_CWD : 0);
+    exec.user = x->user;
+    exec.strings_size = (uint32_t) n;
+    exec.timeout = x->timeout ? x->timeout : SBX_UNSET;
+    exec.max_output = x->max_output ? x->max_output : SBX_UNSET;
+    exec.cpu_seconds = x->cpu_seconds ? x->cpu_seconds : SBX_UNSET;
+    exec.max_file_size = x->max_file_size ? x->max_file_size : SBX_UNSET;
+    exec.open_files = x->open_files ? x->open_files : SBX_UNSET;
+    exec.stack = x->stack ? x->stack : SBX_UNSET;
+
+    task = x->task;
+    task.command = ++init_number;
+    init_call(s, SBX_OP_EXEC, &task, x->fds, x->nfds, call);
+
+    init_send(call->fd, SBX_F_EXEC, &exec, sizeof(exec));
+
+    for (i = 0; i < n; i += left) {
+        left = n - i < SBX_FRAME_MAX ? n - i : SBX_FRAME_MAX;
+        init_send(call->fd, SBX_F_STRINGS, strings + i, left);
+    }
+
+    free(strings);
+}
+
+
+static void
+init_append(char **buf, size_t *size, const uint8_t *data, size_t n)
+{
+    if (*buf == NULL) {
+        *buf = calloc(1, INIT_OUT + 1);
+    }
+
+    if (n > INIT_OUT - *size) {
+        n = INIT_OUT - *size;
+    }
+
+    memcpy(*buf + *size, data, n);
+    *size += n;
+    (*buf)[*size] = '\0';
+}
+
+
+/* Reads the call to its end. */
+
+static void
+init_finish(init_call_t *call, init_result_t *r)
+{
+    sbx_frame_t      frame;
+    const uint8_t   *payload;
+    sbx_f_started_t  started;
+
+    while (!r->ended
+           && init_next(call, &frame, &payload, NULL, INIT_WAIT) == 1)
+    {
+        switch (frame.type) {
+
+        case SBX_F_ACCEPTED:
+            r->accepted = 1;
+            break;
+
+        case SBX_F_STARTED:
+            memcpy(&started, payload, sizeof(started));
+            r->started = 1;
+            r->pid = started.pid;
+            break;
+
+        case SBX_F_STDOUT:
+            init_append(&r->out, &r->out_size, payload, frame.length);
+            break;
+
+        case SBX_F_STDERR:
+            init_append(&r->err, &r->err_size, payload, frame.length);
+            break;
+
+        case SBX_F_EXIT:
+            memcpy(&r->exit, payload, sizeof(r->exit));
+            r->ended = SBX_F_EXIT;
+            break;
+
+        case SBX_F_ERROR:
+            memcpy(&r->error, payload, sizeof(r->error));
+            r->ended = SBX_F_ERROR;
+            break;
+
+        case SBX_F_END:
+            memcpy(&r->end, payload, sizeof(r->end));
+            r->ended = SBX_F_END;
+            break;
+        }
+    }
+}
+
+
+static void
+init_result_free(init_result_t *r)
+{
+    free(r->out);
+    free(r->err);
+    memset(r, 0, sizeof(*r));
+}
+
+
+static const char *
+init_text(const char *s)
+{
+    return s != NULL ? s : "";
+}
+
+
+/* A whole command, its input in one go. */
+
+static void
+init_exec(init_session_t *s, const init_exec_t *x, init_result_t *r)
+{
+    size_t       i, n;
+    init_call_t  call;
+
+    init_result_free(r);
+    init_exec_begin(s, x, &call);
+
+    for (i = 0; i < x->input_size; i += n) {
+        n = x->input_size - i < SBX_FRAME_MAX ? x->input_size - i
+                                              : SBX_FRAME_MAX;
+        init_send(call.fd, SBX_F_STDIN, x->input + i, n);
+    }
+
+    init_send(call.fd, SBX_F_STDIN, NULL, 0);
+    init_finish(&call, r);
+    init_hang_up(&call);
+}
+
+
+static void
+init_shell(init_session_t *s, const char *script, init_result_t *r)
+{
+    init_exec_t  x = { 0 };
+    const char  *argv[] = { "/bin/sh", "-c", script, NULL };
+
+    x.argv = argv;
+    x.flags = SBX_EXEC_CAP;
+    init_exec(s, &x, r);
+}
+
+
+/* 1 if the script says "yes" before long. */
+
+static int
+init_until(init_session_t *s, const char *script)
+{
+    int            i, yes;
+    init_result_t  r = { 0 };
+
+    for (i = 0, yes = 0; i < 400 && !yes; i++) {
+        init_shell(s, script, &r);
+        yes = strcmp(init_text(r.out), "yes\n") == 0;
+
+        if (!yes) {
+            (void) usleep(5000);
+        }
+    }
+
+    init_result_free(&r);
+
+    return yes;
+}
+
+
+#endif
