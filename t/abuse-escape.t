@@ -36,7 +36,7 @@ SH
         run($s, 'rm -f /tmp/stop', user => 'root');
         my $job = async { run($s, $watch, user => $user) };
 
-        for (1 .. 60) {
+        for (1 .. 30) {
             run($s, [ './x' ], timeout_s => 2);
             run($s, [ '/bin/true' ]);
         }

@@ -58,38 +58,42 @@ sbx_log_open(const char *path, sbx_error_t *e)
 
 
 /*
- * The directory may belong to the server's user, who must not have root
- * write where he cannot, or wait for a reader of his FIFO.  So no link of
- * his is followed, soft or hard; root's own may lead to a terminal or pipe.
+ * Where the directory is not root's alone, who writes there must not have
+ * root write elsewhere, or wait for the reader of a FIFO: a link is followed,
+ * to a terminal or a pipe maybe, in root's directory only.
  */
 
 static int
 sbx_log_file(const char *path, int create)
 {
-    int          flags;
+    int          trusted;
+    char         dir[4096];
+    const char  *slash;
     struct stat  st;
     sbx_auto_fd  fd = -1;
 
-    flags = O_WRONLY|O_APPEND|O_CLOEXEC|O_NOCTTY|O_NONBLOCK;
+    slash = strrchr(path, '/');
 
-    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
-
-        if (st.st_uid != 0) {
-            errno = ELOOP;
-            return -1;
-        }
-
-    } else {
-        flags |= O_NOFOLLOW|create;
+    if (slash == NULL
+        || sbx_copy_string(dir, sizeof(dir), path,
+                           (size_t) (slash - path) + 1)
+           != 0
+        || stat(dir, &st) == -1)
+    {
+        errno = slash == NULL ? EINVAL : errno;
+        return -1;
     }
 
-    fd = open(path, flags, 0644);
+    trusted = st.st_uid == 0 && (st.st_mode & (S_IWGRP|S_IWOTH)) == 0;
+
+    fd = open(path, O_WRONLY|O_APPEND|O_CLOEXEC|O_NOCTTY|O_NONBLOCK|create
+                    |(trusted ? 0 : O_NOFOLLOW), 0644);
 
     if (fd == -1 || fstat(fd, &st) == -1) {
         return -1;
     }
 
-    if (S_ISREG(st.st_mode) ? st.st_nlink > 1 : (flags & O_NOFOLLOW) != 0) {
+    if (!trusted && (!S_ISREG(st.st_mode) || st.st_nlink > 1)) {
         errno = EPERM;
         return -1;
     }

@@ -30,6 +30,11 @@
     ((1u << CAP_CHOWN) | (1u << CAP_DAC_OVERRIDE) | (1u << CAP_FOWNER)       \
      | (1u << CAP_SETUID) | (1u << CAP_SETGID))
 
+/* What init itself holds, and so all that a bounding set can have. */
+#define SBX_CHILD_HELD                                                       \
+    (SBX_CHILD_CAPS | (1u << CAP_KILL) | (1u << CAP_SETPCAP))
+#define SBX_CHILD_LAST_CAP   CAP_SETPCAP
+
 /* Where the kernel looks when a command has no PATH. */
 #define SBX_CHILD_PATH   "/usr/local/bin:/usr/bin:/bin"
 
@@ -206,12 +211,24 @@ sbx_child_become(sbx_init_launch_t *launch)
 {
     long                             rc;
     uint64_t                         none;
-    unsigned                         i;
+    unsigned                         i, cap;
     sbx_child_sigaction_t            action;
     struct __user_cap_header_struct  header;
     struct __user_cap_data_struct    data[2];
 
-    rc = sbx_sys(SYS_setgroups, 0, 0, 0, 0, 0);
+    rc = 0;
+
+    for (cap = 0; cap <= SBX_CHILD_LAST_CAP && rc == 0; cap++) {
+        if ((SBX_CHILD_HELD & (1u << cap)) != 0
+            && !(launch->root && (SBX_CHILD_CAPS & (1u << cap)) != 0))
+        {
+            rc = sbx_sys(SYS_prctl, PR_CAPBSET_DROP, cap, 0, 0, 0);
+        }
+    }
+
+    if (rc == 0) {
+        rc = sbx_sys(SYS_setgroups, 0, 0, 0, 0, 0);
+    }
 
     if (rc == 0) {
         rc = sbx_sys(SYS_setresgid, launch->gid, launch->gid, launch->gid,

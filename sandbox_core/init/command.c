@@ -167,7 +167,8 @@ sbx_init_command_start(sbx_init_command_t *c, int with_input)
         || sbx_init_launch_go(launch) == -1)
     {
         if (errno == EAGAIN) {
-            sbx_init_error_quota(&error, c->processes);
+            sbx_init_error_quota(&error,
+                                 sbx_init.config->limits.processes);
 
         } else {
             (void) sbx_error(&e, errno, SBX_E_UNAVAILABLE,
@@ -307,7 +308,8 @@ sbx_init_command_launched(sbx_init_command_t *c)
         }
 
         if (err == EAGAIN) {
-            sbx_init_error_quota(&error, c->processes);
+            sbx_init_error_quota(&error,
+                                 sbx_init.config->limits.processes);
             sbx_init_exec_fail(c, &error);
             return;
         }

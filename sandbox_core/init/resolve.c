@@ -332,6 +332,7 @@ int
 sbx_init_foreign(int fd)
 {
     size_t         i;
+    struct stat    st, dev;
     struct statfs  fs;
 
     static const unsigned long  foreign[] = {
@@ -339,7 +340,13 @@ sbx_init_foreign(int fd)
         CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC, SECURITYFS_MAGIC
     };
 
-    if (fstatfs(fd, &fs) == -1) {
+    if (fstatfs(fd, &fs) == -1 || fstat(fd, &st) == -1) {
+        return 1;
+    }
+
+    /* the files over those of /proc and /sys are of the same tmpfs as /dev */
+
+    if (stat("/dev", &dev) == 0 && dev.st_dev == st.st_dev) {
         return 1;
     }
 

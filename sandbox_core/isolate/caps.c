@@ -18,9 +18,11 @@ static const cap_value_t  sbx_caps_broker[] = {
 };
 
 /* Valid against the session's own ids only.  KILL: init ends commands of
- * any of them.  Never SYS_ADMIN (mounts) nor SYS_PTRACE (init's memory). */
+ * any of them.  SETPCAP: it empties their bounding sets.  Never SYS_ADMIN
+ * (mounts) nor SYS_PTRACE (init's memory). */
 static const cap_value_t  sbx_caps_init[] = {
-    CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_SETUID, CAP_SETGID, CAP_KILL
+    CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_SETUID, CAP_SETGID, CAP_KILL,
+    CAP_SETPCAP
 };
 
 

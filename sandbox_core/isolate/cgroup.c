@@ -330,6 +330,30 @@ sbx_cgroup_set_memory(const sbx_cgroup_t *cg, const char *path,
 
 
 int
+sbx_cgroup_set_sockets(const sbx_cgroup_t *cg, const char *path,
+    uint64_t memory)
+{
+    char  text[32];
+
+    if (memory >= SBX_UNLIMITED || cg->tree[cg->role[SBX_ROLE_MEMORY]].v2) {
+        return 0;
+    }
+
+    (void) snprintf(text, sizeof(text), "%" PRIu64,
+                    memory / SBX_SOCKETS_SHARE);
+
+    if (sbx_cgroup_write(cg, SBX_ROLE_MEMORY, path,
+                         "memory.kmem.tcp.limit_in_bytes", text)
+        == -1 && errno != ENOENT)
+    {
+        return -1;
+    }
+
+    return 0;
+}
+
+
+int
 sbx_cgroup_set_pids(const sbx_cgroup_t *cg, const char *path, uint64_t count)
 {
     char  text[32];

@@ -18,6 +18,7 @@
 #define SBX_INIT_PROCESSES    64
 #define SBX_FILES_PROCESSES   16
 #define SBX_CPU_PERIOD_US     100000
+#define SBX_SOCKETS_SHARE     4           /* of the memory, at most */
 
 
 typedef enum {
@@ -104,6 +105,10 @@ int sbx_cgroup_kill(const sbx_cgroup_t *cg, const char *path);
 /* Limits in the units of sbx_limits_t; unlimited is left alone. */
 int sbx_cgroup_set_memory(const sbx_cgroup_t *cg, const char *path,
     uint64_t bytes);
+/* v1 counts what sockets hold apart, and only in groups that have a limit for
+ * it: memory is the group's.  A no-op on v2, whose memory.max covers it. */
+int sbx_cgroup_set_sockets(const sbx_cgroup_t *cg, const char *path,
+    uint64_t memory);
 int sbx_cgroup_set_pids(const sbx_cgroup_t *cg, const char *path,
     uint64_t count);
 int sbx_cgroup_set_cpus(const sbx_cgroup_t *cg, const char *path,

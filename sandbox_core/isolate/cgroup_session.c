@@ -184,6 +184,7 @@ sbx_session_limit(const sbx_cgroup_session_t *cs, sbx_error_t *e)
     if (sbx_cgroup_set_memory(cs->cg, init, SBX_INIT_MEMORY) == -1
         || sbx_cgroup_set_pids(cs->cg, init, SBX_INIT_PROCESSES) == -1
         || sbx_cgroup_set_memory(cs->cg, work, memory) == -1
+        || sbx_cgroup_set_sockets(cs->cg, work, l->memory) == -1
         || sbx_cgroup_set_cpus(cs->cg, work, l->cpus) == -1
         || sbx_cgroup_set_pids(cs->cg, files, SBX_FILES_PROCESSES) == -1
         || sbx_cgroup_set_pids(cs->cg, run, l->processes) == -1)
@@ -433,12 +434,14 @@ sbx_cgroup_command_create(sbx_cgroup_session_t *cs, uint32_t number,
     (void) snprintf(cc->path, sizeof(cc->path), "%s/work/run/%" PRIu32,
                     cs->id, number);
 
-    /* the process limit stands here too, so that the group's own events tell
-       which command met it */
+    /* the limits of processes and cpus stand here too, so that the group's
+       own events tell which command met them */
 
     if (sbx_cgroup_make(cs->cg, cc->path) == -1
         || sbx_cgroup_set_memory(cs->cg, cc->path, cs->limits.memory) == -1
-        || sbx_cgroup_set_pids(cs->cg, cc->path, cs->limits.processes) == -1)
+        || sbx_cgroup_set_sockets(cs->cg, cc->path, cs->limits.memory) == -1
+        || sbx_cgroup_set_pids(cs->cg, cc->path, cs->limits.processes) == -1
+        || sbx_cgroup_set_cpus(cs->cg, cc->path, cs->limits.cpus) == -1)
     {
         (void) sbx_error(e, errno, SBX_E_INTERNAL,
                          "cannot make the cgroup \"%s\"", cc->path);

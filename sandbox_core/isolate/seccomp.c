@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -50,6 +51,7 @@
                           | CLONE_NEWNET | 0x80 /* CLONE_NEWTIME */)
 
 #define SBX_SOCKET_PROTOCOLS   5
+#define SBX_SOCKET_TYPE        0xfu    /* the rest are flags */
 
 
 /*
@@ -286,6 +288,20 @@ sbx_filter_arguments(sbx_filter_t *f)
     sbx_filter_return(f, SECCOMP_RET_ERRNO | EPERM);
     sbx_filter_end(f, begin);
 
+    /* huge pages are the machine's, and no group's memory counts them */
+
+    begin = sbx_filter_begin(f, SYS_mmap);
+    sbx_filter_load_arg(f, 3);
+    sbx_filter_add(f, BPF_JMP | BPF_JSET | BPF_K, MAP_HUGETLB, 0, 1);
+    sbx_filter_return(f, SECCOMP_RET_ERRNO | ENOMEM);
+    sbx_filter_end(f, begin);
+
+    begin = sbx_filter_begin(f, SYS_memfd_create);
+    sbx_filter_load_arg(f, 1);
+    sbx_filter_add(f, BPF_JMP | BPF_JSET | BPF_K, MFD_HUGETLB, 0, 1);
+    sbx_filter_return(f, SECCOMP_RET_ERRNO | ENOMEM);
+    sbx_filter_end(f, begin);
+
     begin = sbx_filter_begin(f, SYS_personality);
     sbx_filter_load_arg(f, 0);
     sbx_filter_any(f, personas, sbx_nelts(personas), 0, EPERM);
@@ -302,8 +318,8 @@ sbx_filter_arguments(sbx_filter_t *f)
 
 /*
  * Unix, IPv4 and IPv6 sockets, and netlink's route family, by which libc
- * lists interfaces.  Of protocols only those that are always there: asking
- * for another loads a kernel module.
+ * lists interfaces.  Of protocols and types only those that are always
+ * there: asking for another loads a kernel module.
  */
 static void
 sbx_filter_socket(sbx_filter_t *f)
@@ -325,6 +341,11 @@ sbx_filter_socket(sbx_filter_t *f)
     sbx_filter_add(f, BPF_JMP | BPF_JEQ | BPF_K, AF_INET, 2, 0);
     sbx_filter_add(f, BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 1, 0);
     sbx_filter_return(f, SECCOMP_RET_ERRNO | EPERM);
+
+    sbx_filter_load_arg(f, 1);
+    sbx_filter_add(f, BPF_ALU | BPF_AND | BPF_K, SBX_SOCKET_TYPE, 0, 0);
+    sbx_filter_add(f, BPF_JMP | BPF_JGT | BPF_K, SOCK_RAW, 0, 1);
+    sbx_filter_return(f, SECCOMP_RET_ERRNO | EPROTONOSUPPORT);
 
     sbx_filter_load_arg(f, 2);
     sbx_filter_any(f, protocols, SBX_SOCKET_PROTOCOLS, 0, EPROTONOSUPPORT);

@@ -94,6 +94,7 @@ static sbx_init_config_t   init_config;
 static const char         *init_env = "";      /* "K=V\0" ..., size below */
 static size_t              init_env_size;
 static uint32_t            init_number;
+static const char         *init_disk = "mode=0755,size=64m,nr_inodes=20000";
 
 
 /*
@@ -151,8 +152,7 @@ init_build_root(void)
     static const char *const  nodes[] = { "null", "zero", "full", "urandom" };
 
     if (mount(NULL, "/", NULL, MS_REC|MS_PRIVATE, NULL) == -1
-        || mount("tmpfs", init_root, "tmpfs", 0,
-                 "mode=0755,size=64m,nr_inodes=20000") == -1
+        || mount("tmpfs", init_root, "tmpfs", 0, init_disk) == -1
         || chdir(init_root) == -1)
     {
         init_die("root");

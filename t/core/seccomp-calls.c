@@ -305,6 +305,9 @@ test_socket(void)
         { AF_INET, SOCK_STREAM, 33 /* DCCP */, EPROTONOSUPPORT },
         { AF_INET6, SOCK_STREAM, 262 /* MPTCP */, EPROTONOSUPPORT },
         { AF_INET, SOCK_RAW, 255, EPROTONOSUPPORT },
+        { AF_INET, 6 /* SOCK_DCCP */, 0, EPROTONOSUPPORT },
+        { AF_INET6, 6 | SOCK_CLOEXEC, 0, EPROTONOSUPPORT },
+        { AF_INET, SOCK_SEQPACKET, 0, EPROTONOSUPPORT },
         { 17 /* AF_PACKET */, SOCK_RAW, 0, EPERM },
         { 38 /* AF_ALG */, SOCK_SEQPACKET, 0, EPERM },
         { 40 /* AF_VSOCK */, SOCK_STREAM, 0, EPERM },
@@ -335,6 +338,28 @@ test_socket(void)
         c.a[0] = 30;
         is_int(try_call(&c), EPERM, "a pair of TIPC sockets");
     }
+}
+
+
+static void
+test_huge_pages(void)
+{
+    call_t  map = { .nr = SYS_mmap,
+                    .a = { 0, 1 << 21, PROT_READ,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0 } };
+    call_t  file = { .nr = SYS_memfd_create, .a = { (long) "huge", 0 } };
+
+    is_int(try_call(&map), ALLOWED, "memory is mapped");
+    is_int(try_call(&file), ALLOWED, "a memfd is made");
+
+    /* what the kernel finds wrong with these it tells by another number */
+
+    map.a[1] = 0;
+    map.a[3] |= MAP_HUGETLB;
+    is_int(try_call(&map), ENOMEM, "no huge pages are mapped");
+    file.a[0] = 0;
+    file.a[1] = MFD_HUGETLB;
+    is_int(try_call(&file), ENOMEM, "no memfd of huge pages is made");
 }
 
 
@@ -448,6 +473,7 @@ main(void)
     test_clone();
     test_ioctl();
     test_socket();
+    test_huge_pages();
     test_personality();
     test_allowed();
     test_stacked();

@@ -311,8 +311,10 @@ sub read_response {
         $res->{error} = 'cut' if !$whole;
     }
 
-    if (($res->{headers}{'content-type'} // '') =~ m{^application/\S*json}) {
-        $res->{json} = eval { $JSON->decode($res->{body}) };
+    if (($res->{headers}{'content-type'} // '') =~ m{^application/\S*json}
+        && !$o{raw})
+    {
+        $res->{json} = eval { parse($res->{body}) };
         $res->{error} = "bad JSON: $@" if $@;
     }
 
@@ -332,6 +334,8 @@ sub call {
 
 
 sub json_of { return $JSON->encode($_[0]) }
+
+sub parse { return $JSON->decode($_[0]) }
 
 
 # ---- the API -------------------------------------------------------------
