@@ -367,7 +367,7 @@ subtest 'a session ends at its time' => sub {
     cmp_ok(abs(seconds($s->{expires_at}) - seconds($s->{created_at}) - 1.5),
            '<', 0.1, 'fractions of a second');
     run($id, "sleep 300.$$ &");
-    is(scalar host_pids("300.$$"), 1, 'something runs in it');
+    ok(until_true(sub { host_pids("300.$$") }, 5), 'something runs in it');
 
     my $gone = until_true(sub {
         my $r = call('GET', "/sessions/$id");

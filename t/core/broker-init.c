@@ -6,6 +6,8 @@
 
 #include "broker_test.h"
 
+#include <sys/resource.h>
+
 
 #define INIT_CONTROL   3
 #define INIT_CONFIG    4
@@ -392,6 +394,64 @@ test_quota(test_broker_t *t)
 }
 
 
+/* The n-th lowest number that the broker has free. */
+
+static rlim_t
+free_number(pid_t broker, unsigned n)
+{
+    int          fd;
+    char         path[64];
+    struct stat  st;
+
+    for (fd = 0; fd < 1 << 20; fd++) {
+        (void) snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int) broker,
+                        fd);
+
+        if (lstat(path, &st) == -1 && n-- == 0) {
+            break;
+        }
+    }
+
+    return (rlim_t) fd;
+}
+
+
+/* A command of which not every group could be opened is not handed on. */
+
+static void
+test_descriptors(test_broker_t *t)
+{
+    char            id[64];
+    pid_t           broker;
+    unsigned        n, refused;
+    test_answer_t  *a;
+    struct rlimit   few, usual;
+
+    (void) create(t, "plain", id);
+    broker = test_pid(t, "broker.pid");
+    (void) prlimit(broker, RLIMIT_NOFILE, NULL, &usual);
+    few = usual;
+    refused = 0;
+
+    /* one for the call's socket, and so many for groups */
+
+    for (n = 0; n < 2; n++) {
+        few.rlim_cur = free_number(broker, 1 + n);
+        (void) prlimit(broker, RLIMIT_NOFILE, &few, NULL);
+        a = test_answer(exec_send(t, id, NULL));
+        (void) prlimit(broker, RLIMIT_NOFILE, &usual, NULL);
+        refused += a->last == SBX_F_ERROR
+                   && a->error.code == SBX_E_UNAVAILABLE;
+    }
+
+    is_int(refused, 2, "a command without its groups is refused");
+    a = test_answer(exec_send(t, id, NULL));
+    ok(a->last == SBX_F_EXIT && a->exit.read_bytes > 0,
+       "with them it is not");
+    ok(test_destroy(t, id), "the session goes");
+}
+
+
 static void
 test_deaths(test_broker_t *t)
 {
@@ -558,6 +618,7 @@ main(void)
     test_commands(&t);
     test_capabilities(&t);
     test_quota(&t);
+    test_descriptors(&t);
     test_deaths(&t);
     test_silence(&t);
     test_talker(&t);

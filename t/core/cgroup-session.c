@@ -9,10 +9,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -216,6 +218,49 @@ body_fork(void)
 }
 
 
+/* The megabytes that 40 connections hold unread, or what killed it. */
+static int
+body_sockets(void)
+{
+    int                  i, door, end;
+    uint64_t             held;
+    ssize_t              n;
+    socklen_t            len;
+    struct sockaddr_in   addr;
+    static char          buf[65536];
+
+    memset(&addr, 0, sizeof(addr));
+    addr.sin_family = AF_INET;
+    addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    len = sizeof(addr);
+    held = 0;
+    door = socket(AF_INET, SOCK_STREAM, 0);
+
+    if (bind(door, (struct sockaddr *) &addr, len) == -1
+        || listen(door, 64) == -1
+        || getsockname(door, (struct sockaddr *) &addr, &len) == -1)
+    {
+        return 255;
+    }
+
+    for (i = 0; i < 40; i++) {
+        end = socket(AF_INET, SOCK_STREAM, 0);
+
+        if (connect(end, (struct sockaddr *) &addr, len) == -1
+            || accept(door, NULL, NULL) == -1)
+        {
+            return 255;
+        }
+
+        while ((n = send(end, buf, sizeof(buf), MSG_DONTWAIT)) > 0) {
+            held += (uint64_t) n;
+        }
+    }
+
+    return held / MB < 254 ? (int) (held / MB) : 254;
+}
+
+
 static int
 body_spin(void)
 {
@@ -302,6 +347,14 @@ test_commands(sbx_cgroup_session_t *cs)
     ok(sbx_cgroup_session_usage(cs, &usage, &e) == 0
        && usage.processes == 19, "the processes are counted");
     ok(sbx_cgroup_session_kill(cs, &e) == 0, "all are killed at once");
+    command_close(&c);
+
+    ok(command_open(cs, 6, NULL, &c) == 0, "one that fills its sockets");
+    status = command_wait(command_fork(c.fds, c.attach, body_sockets));
+    ok((WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+       || (WIFEXITED(status) && WEXITSTATUS(status) <= 64),
+       "what they hold is within the memory limit");
+    printf("# status %#x\n", (unsigned) status);
     command_close(&c);
 
     ok(command_open(cs, 5, NULL, &c) == 0, "one that computes");
