@@ -21,8 +21,7 @@ sub out { return run($s, @_)->{stdout} }
 subtest 'a helper of the server is never reachable through /proc' => sub {
     put($s, 'x', "#!/proc/self/exe\n", query => 'mode=0755');
 
-    my $watch = <<'SH';
-end=$(($(date +%s) + 4))
+    my $watch = 'end=$(($(date +%s) + ' . within(5) . "))\n" . <<'SH';
 while [ $(date +%s) -lt $end ] && [ ! -e /tmp/stop ]; do
     for p in /proc/[0-9]*; do
         l=$(readlink $p/exe) && echo "exe $l"
@@ -42,7 +41,7 @@ SH
         }
 
         run($s, 'touch /tmp/stop');
-        my $seen = $job->get(20)->{stdout};
+        my $seen = $job->get(within(20))->{stdout};
 
         like($seen, qr{exe \S+/(?:ba|da)?sh$}m,
              "$user: the loop saw its own programs");

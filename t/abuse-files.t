@@ -278,8 +278,6 @@ subtest 'odd paths are refused or mean what the kernel means' => sub {
        'so does a slash');
     is_problem(get($s, '?path=a%2Fb&path_base64=' . enc(b64('a/b'))), 400,
                'E3001', 'both forms of ?path= in one call');
-    is_problem(get($s, 'a', query => 'path=a%2Fb'), 400, 'E3001',
-               'a path and ?path= in one call');
 };
 
 

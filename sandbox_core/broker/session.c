@@ -225,12 +225,10 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
 int
 sbx_session_watch(sbx_session_t *s, sbx_error_t *e)
 {
-    sbx_loop_t  *loop;
-
-    loop = &s->broker->loop;
-
-    if (sbx_event_add(loop, &s->control_event, s->control, EPOLLIN) == -1
-        || sbx_event_add(loop, &s->pidfd_event, s->pidfd, EPOLLIN) == -1)
+    if (sbx_event_add(&s->broker->loop, &s->control_event, s->control,
+                      EPOLLIN) == -1
+        || sbx_event_add(&s->broker->loop, &s->pidfd_event, s->pidfd,
+                         EPOLLIN) == -1)
     {
         return sbx_error(e, errno, SBX_E_INTERNAL, "epoll_ctl() failed");
     }

@@ -16,7 +16,7 @@ typedef struct {
                                              sandbox-init are in it */
     const char           *log_path;       /* absolute, or "" for none */
     const sbx_config_t   *config;
-    uint32_t              spawn;          /* 0: only a running broker will do */
+    uint32_t              spawn;          /* 0: only a running one will do */
     uint32_t              timeout_ms;
 } sbx_client_t;
 

@@ -48,7 +48,7 @@ static void sbx_init_command_release(sbx_init_command_t *c);
 
 
 static sbx_init_command_t  sbx_init_commands[SBX_COMMANDS_MAX];
-static unsigned            sbx_init_commands_end;    /* those in use are below */
+static unsigned            sbx_init_commands_end;    /* all in use are below */
 static sbx_init_source_t   sbx_init_launches;
 
 

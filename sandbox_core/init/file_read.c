@@ -56,7 +56,7 @@ sbx_init_file_verb_open(sbx_init_serve_t *s, sbx_f_end_t *end,
 }
 
 
-/* A link is told of as a link; a path that ends in no name is a directory's. */
+/* A link is told of as one; a path that ends in no name is a directory's. */
 
 int
 sbx_init_file_verb_stat(sbx_init_serve_t *s, sbx_f_end_t *end,

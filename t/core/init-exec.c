@@ -104,19 +104,20 @@ test_surroundings(void)
            "1000\n1000\n1000\n0022\n256\n0\n8192\n0 1 2 3 ",
            "ids, umask, limits, and no descriptor but three (and ls's own)");
 
-    init_shell(&s, "grep -E '^(Cap(Inh|Prm|Eff|Amb)|NoNewPrivs)' "
+    init_shell(&s, "grep -E '^(Cap(Inh|Prm|Eff|Bnd|Amb)|NoNewPrivs)' "
                    "/proc/self/status | tr -d '\\t\\n'", &r);
     is_str(init_text(r.out),
            "CapInh:0000000000000000CapPrm:0000000000000000"
-           "CapEff:0000000000000000CapAmb:0000000000000000NoNewPrivs:1",
+           "CapEff:0000000000000000CapBnd:0000000000000000"
+           "CapAmb:0000000000000000NoNewPrivs:1",
            "a user has no capability");
 
-    argv[0] = "grep";
-    x.argv = (const char *[]) { "grep", "-E", "^Cap(Inh|Prm|Eff)",
+    x.argv = (const char *[]) { "grep", "-E", "^Cap(Inh|Prm|Eff|Bnd)",
                                 "/proc/self/status", NULL };
     init_exec(&s, &x, &r);
     is_str(init_text(r.out), "CapInh:\t0000000000000000\n"
-           "CapPrm:\t00000000000000cb\nCapEff:\t00000000000000cb\n",
+           "CapPrm:\t00000000000000cb\nCapEff:\t00000000000000cb\n"
+           "CapBnd:\t00000000000000cb\n",
            "root has five, and kill is none of them");
 
     init_shell(&s, "cat /proc/self/status | grep -E '^Sig(Blk|Ign)'"

@@ -176,6 +176,12 @@ init_build_root(void)
         }
     }
 
+    /* a file system of its own, as in a real session */
+
+    if (mount("tmpfs", "dev", "tmpfs", 0, "mode=0755") == -1) {
+        init_die("dev");
+    }
+
     for (i = 0; i < sbx_nelts(nodes); i++) {
         char  from[64], to[64];
 
@@ -251,11 +257,12 @@ init_become(int exe, int control, int config)
     header.pid = 0;
     data[0].permitted = (1u << CAP_CHOWN) | (1u << CAP_DAC_OVERRIDE)
                         | (1u << CAP_FOWNER) | (1u << CAP_SETUID)
-                        | (1u << CAP_SETGID) | (1u << CAP_KILL);
+                        | (1u << CAP_SETGID) | (1u << CAP_KILL)
+                        | (1u << CAP_SETPCAP);
     data[0].effective = data[0].permitted;
     data[0].inheritable = 0;
 
-    for (i = 0; i < 40; i++) {
+    for (i = 0; i < 64; i++) {
         if ((data[0].permitted & (1u << (i & 31))) == 0 || i > 31) {
             (void) prctl(PR_CAPBSET_DROP, i, 0, 0, 0);
         }

@@ -635,8 +635,10 @@ sub session_pids {
 sub mounts {
     my ($pid) = @_;
 
-    return sort split /\n/, slurp('/proc/' . ($pid // 'self') . '/mountinfo')
-                            // '';
+    my @lines = sort split /\n/,
+                slurp('/proc/' . ($pid // 'self') . '/mountinfo') // '';
+
+    return @lines;
 }
 
 
@@ -661,7 +663,9 @@ sub cgroup_dirs {
         }
     }
 
-    return sort @all;
+    @all = sort @all;
+
+    return @all;
 }
 
 
