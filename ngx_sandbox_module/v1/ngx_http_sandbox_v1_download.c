@@ -413,10 +413,10 @@ ngx_http_sandbox_v1_download_disposition(ngx_http_request_t *r,
             continue;
         }
 
-        for (ch = 0; ch < n; ch++) {
+        for (k = i; k < i + n; k++) {
             *p++ = '%';
-            *p++ = hex[name[i + ch] >> 4];
-            *p++ = hex[name[i + ch] & 15];
+            *p++ = hex[name[k] >> 4];
+            *p++ = hex[name[k] & 15];
         }
     }
 

@@ -91,11 +91,11 @@ ngx_http_sandbox_v1_file_call(ngx_http_request_t *r,
 
     p = ngx_cpymem(frame, file, sizeof(sbx_f_file_t));
 
-    if (file->path_len != 0) {
+    if (path != NULL && file->path_len != 0) {
         p = ngx_cpymem(p, path->data, file->path_len);
     }
 
-    if (file->path2_len != 0) {
+    if (path2 != NULL && file->path2_len != 0) {
         ngx_memcpy(p, path2->data, file->path2_len);
     }
 

@@ -372,7 +372,8 @@ ngx_http_sandbox_v1_upload_matches(const ngx_str_t *list,
 
         p++;
 
-        if (tag != NULL && (size_t) (p - tag) == etag->len
+        if (tag != NULL && etag->len != 0
+            && (size_t) (p - tag) == etag->len
             && ngx_memcmp(tag, etag->data, etag->len) == 0)
         {
             return 1;

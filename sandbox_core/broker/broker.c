@@ -575,6 +575,7 @@ sbx_broker_bequeath(int out, sbx_keep_t kind, uint64_t number,
     }
 
     for (i = 0; i < sbx_link_fds(kind); i++) {
+        /* as many as the kind has: NOLINTNEXTLINE */
         msg.fds[i] = fds[i];
         (void) fcntl(fds[i], F_SETFD, 0);
     }

@@ -103,7 +103,7 @@ sbx_create_by_key(sbx_broker_t *b, sbx_call_out_t *call,
         }
     }
 
-    if (node == &b->sessions) {
+    if (node == &b->sessions || s == NULL) {
         return 0;
     }
 
@@ -316,7 +316,7 @@ sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
 
     env = data == NULL ? NULL : data + body->meta_size;
 
-    if (body->meta_size != 0) {
+    if (body->meta_size != 0 && data != NULL) {
         s->meta = malloc(body->meta_size);
 
         if (s->meta == NULL) {

@@ -137,6 +137,7 @@ sbx_keeper_run(sbx_keeper_t *k)
             }
         }
 
+        /* there are two at least: NOLINTNEXTLINE */
         pfds[0].fd = k->signals;
         pfds[0].events = POLLIN;
         pfds[1].fd = k->link;

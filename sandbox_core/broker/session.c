@@ -664,6 +664,7 @@ sbx_session_kill(sbx_session_t *s)
     b = s->broker;
     s->state = SBX_S_DYING;
     rc = 0;
+    memset(&e, 0, sizeof(sbx_error_t));
 
     sbx_session_hang_up(s);
 
@@ -720,11 +721,10 @@ sbx_session_remove(sbx_session_t *s)
         return;
     }
 
+    memset(&e, 0, sizeof(sbx_error_t));
     rc = sbx_session_remove_groups(s);
 
     if (rc == 0) {
-        (void) sbx_error(&e, 0, SBX_OK, "%s", "");
-
         if (s->cgroup != NULL) {
             rc = sbx_cgroup_session_remove(s->cgroup, &e);
 
@@ -774,6 +774,7 @@ sbx_session_remove_groups(sbx_session_t *s)
         node = s->lingering.next;
         command = sbx_node_of(node, sbx_command_t, link);
 
+        /* what was freed has left the list: NOLINTNEXTLINE */
         if (sbx_cgroup_command_remove(command->group, &e) == 1) {
             return 1;
         }

@@ -124,7 +124,7 @@ sbx_child_enter(sbx_init_launch_t *launch)
 static void
 sbx_child_count(sbx_init_launch_t *launch)
 {
-    char      buf[24];
+    char      buf[24] = "";
     long      i, n;
     uint64_t  count;
 

@@ -160,7 +160,6 @@ sbx_init_exec_take(sbx_init_command_t *c, const sbx_task_t *task, int *fds,
         (void) close(fds[i]);
     }
 
-    c->processes = task->processes;
     c->cpus = task->cpus;
 
     len = sizeof(type);

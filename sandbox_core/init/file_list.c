@@ -183,8 +183,10 @@ sbx_init_list_directory(sbx_init_list_t *list, int fd, uint64_t states)
     rc = sbx_init_list_read(list, dir, states, &items);
     (void) closedir(dir);
 
-    qsort(items.items, items.n, sizeof(sbx_init_item_t),
-          sbx_init_list_order);
+    if (items.n != 0) {
+        qsort(items.items, items.n, sizeof(sbx_init_item_t),
+              sbx_init_list_order);
+    }
 
     len = list->len;
 

@@ -133,14 +133,16 @@ typedef struct {
     uint64_t              total;       /* bytes that came */
     uint64_t              sent;
     uint64_t              last;        /* OVER: bytes still to be read */
+    uint64_t              read;        /* when, last */
+    uint64_t              paused;      /* until then, unless 0 */
     uint32_t              truncated;
+    uint32_t              wide;        /* its pipe has been enlarged */
 } sbx_init_stream_t;
 
 
 struct sbx_init_command_s {
     sbx_init_state_t      state;
     uint32_t              number;
-    uint64_t              processes;
     uint64_t              cpus;
     int                   fds[SBX_INIT_FD_MAX];
     int                   attach[SBX_TASK_FDS_MAX];
@@ -248,6 +250,7 @@ void sbx_init_output_last(sbx_init_command_t *c);
 /* 1 when all of it has been taken. */
 int sbx_init_output_done(sbx_init_command_t *c);
 void sbx_init_output_close(sbx_init_command_t *c);
+void sbx_init_output_tick(uint64_t now);
 
 /* A pipe of which our end does not block, owned by the command's user. */
 int sbx_init_pipe(const sbx_init_command_t *c, int ours, int fds[2]);

@@ -169,6 +169,7 @@ sbx_init_loop_tick(void)
 
     sbx_init_launch_sweep();
     sbx_init_command_tick(now);
+    sbx_init_output_tick(now);
     sbx_init_file_tick(now);
     sbx_init_control_tick(now);
 }

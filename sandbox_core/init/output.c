@@ -5,6 +5,11 @@
  * cap they are read and dropped.  What is in a pipe when the leader ends is
  * the rest of its output; a pipe that others still hold is then kept open
  * and emptied for as long as they do, or they would die of SIGPIPE.
+ *
+ * Nobody's limit pays for the time that init spends so.  What is dropped is
+ * therefore taken in large pieces out of a large pipe, with a pause after
+ * each, and so is what is written in crumbs; the number of pieces in any
+ * moment is bounded, over all pipes.
  */
 
 #include "init.h"
@@ -17,12 +22,19 @@
 
 
 #define SBX_INIT_DRAINS      512
-#define SBX_INIT_DROP        (1024 * 1024)   /* bytes in one round */
+#define SBX_INIT_DROP        (1024 * 1024)   /* bytes in one piece */
+#define SBX_INIT_PAUSE       2000            /* us after it */
+#define SBX_INIT_PIECES      8               /* pipes read after a pause */
+#define SBX_INIT_CRUMB       8192            /* bytes */
+#define SBX_INIT_CRUMBS      1000            /* us between them */
 
 
 static void sbx_init_output_event(sbx_init_source_t *source,
     uint32_t events);
+static void sbx_init_output_took(sbx_init_command_t *c,
+    sbx_init_stream_t *stream, size_t n, int dropped);
 static ssize_t sbx_init_output_drop(int fd, uint64_t most);
+static void sbx_init_output_later(uint64_t at);
 static ssize_t sbx_init_output_forward(sbx_init_command_t *c,
     sbx_init_stream_t *stream, uint64_t most);
 static void sbx_init_output_drain(int fd);
@@ -32,7 +44,10 @@ static void sbx_init_output_drain_event(sbx_init_source_t *source,
 
 static int                sbx_init_null = -1;
 static sbx_init_source_t  sbx_init_drains[SBX_INIT_DRAINS];
+static uint64_t           sbx_init_drain_paused[SBX_INIT_DRAINS];
 static unsigned           sbx_init_drain_next;
+static unsigned           sbx_init_drain_turn;
+static uint64_t           sbx_init_output_due = SBX_INIT_NONE;
 
 
 int
@@ -120,7 +135,8 @@ sbx_init_output_watch(sbx_init_command_t *c)
         stream = &c->streams[i];
 
         sbx_init_source_set(&stream->source,
-                       ready && (c->state == SBX_INIT_RUNNING || stream->last)
+                       ready && (c->state == SBX_INIT_RUNNING
+                                 ? stream->paused == 0 : stream->last != 0)
                        ? EPOLLIN : 0);
     }
 }
@@ -129,6 +145,7 @@ sbx_init_output_watch(sbx_init_command_t *c)
 static void
 sbx_init_output_event(sbx_init_source_t *source, uint32_t events)
 {
+    int                  dropped;
     ssize_t              n;
     uint64_t             most, cap;
     sbx_init_stream_t   *stream;
@@ -143,7 +160,9 @@ sbx_init_output_event(sbx_init_source_t *source, uint32_t events)
     cap = (c->exec.flags & SBX_EXEC_CAP) ? c->exec.max_output - stream->sent
                                          : UINT64_MAX;
 
-    if (c->call.fd == -1 || cap == 0) {
+    dropped = c->call.fd == -1 || cap == 0;
+
+    if (dropped) {
         n = sbx_init_output_drop(source->fd, most);
 
         if (n > 0 && cap == 0) {
@@ -171,13 +190,115 @@ sbx_init_output_event(sbx_init_source_t *source, uint32_t events)
         n = 0;
     }
 
-    stream->total += (uint64_t) n;
-    stream->last -= (uint64_t) n < stream->last ? (uint64_t) n : stream->last;
-
+    sbx_init_output_took(c, stream, (size_t) n, dropped);
     sbx_init_output_watch(c);
 
     if (c->state == SBX_INIT_OVER) {
         sbx_init_command_step(c);
+    }
+}
+
+
+static void
+sbx_init_output_took(sbx_init_command_t *c, sbx_init_stream_t *stream,
+    size_t n, int dropped)
+{
+    uint64_t  now;
+
+    stream->total += n;
+    stream->last -= n < stream->last ? n : stream->last;
+
+    if (c->state == SBX_INIT_OVER || stream->source.fd == -1) {
+        return;
+    }
+
+    now = sbx_now_us();
+
+    if (dropped) {
+        if (!stream->wide) {
+            /* fewer and larger pieces; refused, it is as good as it was */
+            (void) fcntl(stream->source.fd, F_SETPIPE_SZ, SBX_INIT_DROP);
+            stream->wide = 1;
+        }
+
+        stream->paused = now + SBX_INIT_PAUSE;
+        sbx_init_output_later(stream->paused);
+
+    } else if (n < SBX_INIT_CRUMB && now < stream->read + SBX_INIT_CRUMBS) {
+        stream->paused = now + SBX_INIT_CRUMBS;
+        sbx_init_output_later(stream->paused);
+    }
+
+    stream->read = now;
+}
+
+
+static void
+sbx_init_output_later(uint64_t at)
+{
+    if (at < sbx_init_output_due) {
+        sbx_init_output_due = at;
+    }
+
+    sbx_init_loop_wake(at);
+}
+
+
+/* Some of those whose pause is over may go on, each in its turn. */
+
+void
+sbx_init_output_tick(uint64_t now)
+{
+    unsigned             i, n, pieces;
+    sbx_init_stream_t   *stream;
+    sbx_init_command_t  *c;
+
+    if (now < sbx_init_output_due) {
+        if (sbx_init_output_due != SBX_INIT_NONE) {
+            sbx_init_loop_wake(sbx_init_output_due);
+        }
+
+        return;
+    }
+
+    sbx_init_output_due = SBX_INIT_NONE;
+    pieces = 0;
+
+    for (c = sbx_init_command_each(NULL);
+         c != NULL;
+         c = sbx_init_command_each(c))
+    {
+        for (i = 0; i < 2; i++) {
+            stream = &c->streams[i];
+
+            if (stream->paused != 0 && now >= stream->paused) {
+                stream->paused = 0;
+                sbx_init_output_watch(c);
+
+            } else if (stream->paused != 0) {
+                sbx_init_output_later(stream->paused);
+            }
+        }
+    }
+
+    for (i = 0; i < SBX_INIT_DRAINS; i++) {
+        n = (sbx_init_drain_turn + i) % SBX_INIT_DRAINS;
+
+        if (sbx_init_drain_paused[n] == 0) {
+            continue;
+        }
+
+        if (now < sbx_init_drain_paused[n] || pieces == SBX_INIT_PIECES) {
+            sbx_init_output_later(now + SBX_INIT_PAUSE);
+            continue;
+        }
+
+        sbx_init_drain_paused[n] = 0;
+        sbx_init_source_set(&sbx_init_drains[n], EPOLLIN);
+
+        if (++pieces == SBX_INIT_PIECES) {
+            sbx_init_drain_turn = n + 1;
+        }
     }
 }
 
@@ -315,6 +436,7 @@ sbx_init_output_drain(int fd)
 
     sbx_init_source_close(source);
     source->fd = fd;
+    sbx_init_drain_paused[source - sbx_init_drains] = 0;
     sbx_init_source_set(source, EPOLLIN);
 }
 
@@ -322,13 +444,21 @@ sbx_init_output_drain(int fd)
 static void
 sbx_init_output_drain_event(sbx_init_source_t *source, uint32_t events)
 {
-    ssize_t  n;
+    ssize_t    n;
+    uint64_t  *paused;
 
     (void) events;
 
+    paused = &sbx_init_drain_paused[source - sbx_init_drains];
     n = sbx_init_output_drop(source->fd, SBX_INIT_DROP);
 
     if (n == 0 || (n == -1 && errno != EAGAIN && errno != EINTR)) {
         sbx_init_source_close(source);
+        *paused = 0;
+        return;
     }
+
+    sbx_init_source_set(source, 0);
+    *paused = sbx_now_us() + SBX_INIT_PAUSE;
+    sbx_init_output_later(*paused);
 }

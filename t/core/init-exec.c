@@ -670,6 +670,50 @@ test_many(void)
 }
 
 
+/* Nobody's limit pays for what init does: it must be little. */
+
+static double
+init_cpu(void)
+{
+    char           path[64], buf[1024];
+    unsigned long  user, system;
+
+    (void) snprintf(path, sizeof(path), "/proc/%d/stat", s.pid);
+
+    if (sbx_read_at(AT_FDCWD, path, buf, sizeof(buf)) <= 0
+        || sscanf(strrchr(buf, ')') + 2, "%*c %*d %*d %*d %*d %*d %*u %*u"
+                  " %*u %*u %*u %lu %lu", &user, &system)
+           != 2)
+    {
+        return 1e9;
+    }
+
+    return (double) (user + system) / (double) sysconf(_SC_CLK_TCK);
+}
+
+
+static void
+test_flood(void)
+{
+    double       before, used;
+    init_exec_t  x = { .timeout = 2000, .flags = SBX_EXEC_CAP };
+
+    x.argv = (const char *[]) { "sh", "-c", "yes & yes >&2", NULL };
+    before = init_cpu();
+    init_exec(&s, &x, &r);
+    used = init_cpu() - before;
+    ok(r.exit.reason == SBX_REASON_TIMEOUT && r.exit.stdout_bytes > 1 << 20
+       && r.exit.stderr_bytes > 1 << 20, "two floods for two seconds");
+    ok(used < 0.7, "cost init little (%.2f s)", used);
+
+    init_shell(&s, "yes & yes >&2 & echo x", &r);
+    before = init_cpu();
+    init_shell(&s, "sleep 1; pkill yes", &r);
+    used = init_cpu() - before;
+    ok(used < 0.4, "and so do those that stay behind (%.2f s)", used);
+}
+
+
 /* Init's memory and descriptors after all of it. */
 
 static long
@@ -783,6 +827,7 @@ main(void)
     test_ends();
     test_stopped();
     test_many();
+    test_flood();
     test_leaks();
     test_terminate();
 

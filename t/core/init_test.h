@@ -406,6 +406,15 @@ init_defaults(void)
 static void init_records(init_session_t *s, int ms);
 
 
+/* The mounts were in namespaces of their own: here it is empty. */
+
+static void
+init_clean(void)
+{
+    (void) rmdir(init_root);
+}
+
+
 static void
 init_start(init_session_t *s)
 {
@@ -416,8 +425,8 @@ init_start(init_session_t *s)
 
     memset(s, 0, sizeof(init_session_t));
 
-    if (mkdtemp(init_root) == NULL) {
-        /* a second session of this program: the directory is there */
+    if (mkdtemp(init_root) == NULL || atexit(init_clean) != 0) {
+        init_die(init_root);
     }
 
     (void) setrlimit(RLIMIT_NOFILE, &files);
@@ -530,7 +539,6 @@ init_stop(init_session_t *s)
 
     (void) close(s->control);
     pid = wait(&status);
-    (void) rmdir(init_root);
 
     return pid > 0;
 }

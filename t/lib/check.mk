@@ -66,6 +66,13 @@ $(CHECK)/clang/%.ok: % $(HEADERS) t/lib/check.mk
 #                          a local that is handed over and set to -1 for its
 #                          cleanup attribute; gcc warns of what is never used
 #   cert-err33-c           wants the result of every printf
+#   cert-err34-c           numbers of procfs and of files of our own
+#   clang-analyzer-security.insecureAPI.strcpy
+#                          constants into arrays that hold them, which
+#                          _FORTIFY_SOURCE checks as well
+#   clang-analyzer-unix.Malloc
+#                          owners in lists and in other sources; leaks and
+#                          uses after free are the sanitizers' to find
 #   clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling
 #                          wants memcpy_s, which no libc here has
 TIDY_CHECKS := -*,bugprone-*,cert-*,clang-analyzer-*,$\
@@ -75,7 +82,9 @@ TIDY_CHECKS := -*,bugprone-*,cert-*,clang-analyzer-*,$\
     -bugprone-narrowing-conversions,-bugprone-branch-clone,$\
     -bugprone-sizeof-expression,-bugprone-macro-parentheses,$\
     -bugprone-implicit-widening-of-multiplication-result,$\
-    -bugprone-not-null-terminated-result,-cert-err33-c,$\
+    -bugprone-not-null-terminated-result,-cert-err33-c,-cert-err34-c,$\
+    -clang-analyzer-security.insecureAPI.strcpy,$\
+    -clang-analyzer-unix.Malloc,$\
     -clang-analyzer-deadcode.DeadStores,$\
     -clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling
 
