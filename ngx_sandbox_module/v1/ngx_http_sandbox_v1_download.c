@@ -361,7 +361,7 @@ static ngx_int_t
 ngx_http_sandbox_v1_download_disposition(ngx_http_request_t *r,
     const ngx_str_t *path)
 {
-    size_t          i, n, len;
+    size_t          i, k, n, len;
     u_char         *p, ch;
     ngx_str_t       value;
     const u_char   *name;
