@@ -163,7 +163,8 @@ ngx_http_sandbox_call_read(ngx_http_sandbox_call_t *call)
 
     rc = NGX_OK;
     dead = 0;
-    /* cleared before this returns: cppcheck-suppress autoVariables */
+    /* cleared before this returns */
+    /* cppcheck-suppress autoVariables */
     call->dead = &dead;
 
     for (n = 0; n < NGX_HTTP_SANDBOX_CALL_FRAMES; n++) {

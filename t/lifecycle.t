@@ -243,8 +243,15 @@ subtest 'kill -9 of everything, and a start after it' => sub {
     my $t = SandboxTest->new->start;
     my $s = marked($t);
 
-    my @all = ($t->master, $t->workers, $t->keeper, $t->broker);
+    # a master that is stopped starts no further worker
+
     $t->run($s, 'setsid sleep 1000 & :');
+    $t->hit('STOP', $t->master);
+    SandboxTest::wait_for(sub {
+        SandboxTest::slurp('/proc/' . $t->master . '/stat') =~ /\) T /;
+    });
+
+    my @all = ($t->master, $t->workers, $t->keeper, $t->broker);
     $t->hit('STOP', @all);
     $t->hit('KILL', @all);
     $t->reap;

@@ -130,8 +130,9 @@ test_identity(inside_session_t *s)
     inside_run_as(s, SBX_USER_ROOT, NULL,
                   "grep -E 'CapPrm|CapBnd' /proc/self/status |"
                   " tr -d '\\t\\n'");
-    is_str(inside_reply.out, "CapPrm:00000000000000ebCapBnd:00000000000000eb",
-           "root has CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID");
+    is_str(inside_reply.out, "CapPrm:00000000000001ebCapBnd:00000000000001eb",
+           "root has CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETPCAP, "
+           "SETUID");
     inside_ok(s, "test $(ps ax | wc -l) -le 5 && ! ls /proc/1/fd 2>/dev/null",
               "other processes are not to be seen");
     inside_is(s, "ls /proc/self/fd | tr '\\n' ' '", "0 1 2 3 ",
