@@ -9,6 +9,7 @@
  *                              that one limit covers all that can be written
  *       lower                  <- the read-only tree below (shared, prepared
  *                                 once; or a template's)
+ *       host, none             <- layers below /usr: the host's, and nothing
  *       system                 <- a second small tmpfs: what /dev, /sys and
  *                                 parts of /proc are made of
  *       root                   <- the overlay; becomes "/"
@@ -69,7 +70,9 @@ static const sbx_dir_t  sbx_root_dirs[] = {
 };
 
 /* Nobody's in the session. */
-static const char  *sbx_root_plain[] = { "work", "lower", "root", "system" };
+static const char  *sbx_root_plain[] = {
+    "work", "lower", "root", "system", "host", "none"
+};
 
 /* A template may lack these or have links of these names, which a directory
  * in the upper layer hides; the built-in one has them in its lower layer. */
@@ -96,7 +99,11 @@ static const struct {
 
 static int sbx_root_populate(const sbx_plan_t *plan, sbx_error_t *e);
 static int sbx_root_overlay(const sbx_plan_t *plan, sbx_error_t *e);
-static int sbx_root_bind_host(sbx_error_t *e);
+static int sbx_root_show_host(sbx_error_t *e);
+static int sbx_root_show_tree(const char *path, const char *name);
+static int sbx_root_show_mounts(const char *dir, sbx_error_t *e);
+static int sbx_root_bind_tree(const char *path, const char *to);
+static void sbx_root_unescape(char *path);
 static int sbx_root_enter(sbx_error_t *e);
 
 
@@ -178,7 +185,7 @@ sbx_root_build(const sbx_plan_t *plan, int proc, sbx_error_t *e)
         return -1;
     }
 
-    if (plan->template_fd == -1 && sbx_root_bind_host(e) == -1) {
+    if (plan->template_fd == -1 && sbx_root_show_host(e) == -1) {
         return -1;
     }
 
@@ -301,37 +308,148 @@ sbx_root_overlay(const sbx_plan_t *plan, sbx_error_t *e)
  * below.  Never idmapped: mapped, files that are for the host's root alone
  * would be the session's root's.  On a host with merged /usr the other names
  * are links, which the lower layer has.
+ *
+ * Each is an overlay of the session's own: through a bind mount inotify and
+ * locks of the host's inodes would tell what others open there.
  */
 static int
-sbx_root_bind_host(sbx_error_t *e)
+sbx_root_show_host(sbx_error_t *e)
 {
     char         path[32];
     size_t       i;
     struct stat  st;
 
     for (i = 0; i < sbx_nelts(sbx_root_host); i++) {
-        sbx_auto_fd  tree = -1;
-
         (void) snprintf(path, sizeof(path), "/%s", sbx_root_host[i]);
 
         if (lstat(path, &st) == -1 || !S_ISDIR(st.st_mode)) {
             continue;
         }
 
-        tree = sbx_sys_clone_tree(AT_FDCWD, path, 1);
-
-        if (tree == -1
-            || sbx_sys_mount_attr(tree, SBX_MOUNT_RDONLY | SBX_MOUNT_NOSUID
-                                        | SBX_MOUNT_NODEV, -1)
-               == -1
-            || sbx_sys_move_mount(tree, AT_FDCWD, sbx_root_host[i]) == -1)
-        {
+        if (sbx_root_show_tree(path, sbx_root_host[i]) == -1) {
             return sbx_error(e, errno, SBX_E_INTERNAL,
                              "cannot show the host's %s", path);
+        }
+
+        if (sbx_root_show_mounts(path, e) == -1) {
+            return -1;
         }
     }
 
     return 0;
+}
+
+
+static int
+sbx_root_show_tree(const char *path, const char *name)
+{
+    if (sbx_root_bind_tree(path, "../host") == -1) {
+        return -1;
+    }
+
+    return mount("sandbox", name, "overlay",
+                 MS_RDONLY | MS_NOSUID | MS_NODEV,
+                 "lowerdir=../host:../none,index=off,metacopy=off");
+}
+
+
+static int
+sbx_root_bind_tree(const char *path, const char *to)
+{
+    sbx_auto_fd  tree = -1;
+
+    tree = sbx_sys_clone_tree(AT_FDCWD, path, 0);
+
+    if (tree == -1
+        || sbx_sys_mount_attr(tree, SBX_MOUNT_RDONLY | SBX_MOUNT_NOSUID
+                                    | SBX_MOUNT_NODEV, -1)
+           == -1
+        || sbx_sys_move_mount(tree, AT_FDCWD, to) == -1)
+    {
+        return -1;
+    }
+
+    return 0;
+}
+
+
+/* An overlay shows nothing that is mounted below its layers: such file
+ * systems come on top, in the order of the mount table. */
+static int
+sbx_root_show_mounts(const char *dir, sbx_error_t *e)
+{
+    int      field;
+    char    *line, *path, *end;
+    FILE    *table;
+    size_t   size, len;
+
+    table = fopen("/proc/self/mountinfo", "re");
+    if (table == NULL) {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot read the mount table");
+    }
+
+    line = NULL;
+    size = 0;
+    len = strlen(dir);
+
+    while (getline(&line, &size, table) != -1) {
+        path = line;
+
+        for (field = 0; field < 4 && path != NULL; field++) {
+            path = strchr(path + (field != 0), ' ');
+        }
+
+        end = (path == NULL) ? NULL : strchr(path + 1, ' ');
+
+        if (end == NULL) {
+            continue;
+        }
+
+        path++;
+        *end = '\0';
+        sbx_root_unescape(path);
+
+        if (strncmp(path, dir, len) == 0 && path[len] == '/'
+            && sbx_root_bind_tree(path, path + 1) == -1)
+        {
+            (void) sbx_error(e, errno, SBX_E_INTERNAL,
+                             "cannot show the host's %.180s", path);
+            free(line);
+            (void) fclose(table);
+
+            return -1;
+        }
+    }
+
+    free(line);
+    (void) fclose(table);
+
+    return 0;
+}
+
+
+/* The mount table has white space and backslashes as three octal digits. */
+static void
+sbx_root_unescape(char *path)
+{
+    char  *to;
+
+    for (to = path; *path != '\0'; to++) {
+        if (path[0] == '\\' && path[1] >= '0' && path[1] <= '3'
+            && path[2] >= '0' && path[2] <= '7'
+            && path[3] >= '0' && path[3] <= '7')
+        {
+            *to = (char) ((path[1] - '0') * 64 + (path[2] - '0') * 8
+                          + (path[3] - '0'));
+            path += 4;
+            continue;
+        }
+
+        *to = *path++;
+    }
+
+    *to = '\0';
 }
 
 
