@@ -20,6 +20,10 @@ my $two = create_ok({ tenant_id => 'other-corp', user_id => 'bob' });
 
 sub out { return run(@_)->{stdout} }
 
+sub memory_by {
+    return call('GET', "/sessions/$_[0]")->{json}{enforcement}{memory};
+}
+
 sub sh { return out($one, $_[0]) }
 
 sub root_sh { return out($one, $_[0], user => 'root') }
@@ -284,6 +288,76 @@ subtest 'the machine is of the size of the limits' => sub {
         is($free[1], 200 * 1024, 'free(1)');
     }
 
+    is(out($s, 'grep ^cpu /proc/stat; cat /proc/loadavg'),
+       "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n"
+       . "0.00 0.00 0.00 1/1 1\n", 'load and counts of the host are not told');
+    is(out($s, 'cat /proc/vmstat /proc/buddyinfo /proc/zoneinfo'
+               . ' /proc/pagetypeinfo'), '', 'nor those of its memory');
+
+    my ($boot) = out($s, 'grep ^btime /proc/stat') =~ /(\d+)/;
+    my ($own) = slurp('/proc/stat') =~ /^btime (\d+)/m;
+    cmp_ok(abs($boot - $own), '<=', 2, 'ps can date processes');
+
+    destroy($s);
+};
+
+
+subtest 'libraries start as many threads as there are processors' => sub {
+    my $s = create_ok({ manifest => { resources => { cpus => 1.5 } } });
+    my $script = 'echo $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS'
+                 . ' $MKL_NUM_THREADS $GOMAXPROCS $RAYON_NUM_THREADS; nproc';
+    my ($cpus) = `nproc` =~ /(\d+)/;
+    my $n = $cpus < 2 ? $cpus : 2;
+
+    is(out($s, $script), "$n $n $n $n $n\n$n\n",
+       'as the session has, rounded up');
+    is(run($s, 'echo $OMP_NUM_THREADS', env => { OMP_NUM_THREADS => '7' })
+           ->{stdout}, "7\n", 'unless the call says other');
+
+    destroy($s);
+};
+
+
+subtest 'memory_strategy rlimit: an allocation fails where a kill would be'
+    => sub {
+    my $ask = [ 'python3', '-c', <<'PY' ];
+try:
+    x = bytearray(200 << 20)
+    print("given")
+except MemoryError:
+    print("refused")
+PY
+    my %size = (resources => { memory => '128MB' });
+
+    for my $strategy (qw(auto cgroup)) {
+        my $s = create_ok({ manifest => { %size,
+                                          memory_strategy => $strategy } });
+
+        isnt(memory_by($s), 'rlimit', "$strategy: by a group");
+        is(run($s, $ask)->{reason}, 'memory', 'the kernel kills');
+        destroy($s);
+    }
+
+    my $s = create_ok({ manifest => { %size, memory_strategy => 'rlimit' } });
+
+    is(memory_by($s), 'rlimit', 'rlimit is told');
+    is(run($s, $ask)->{stdout}, "refused\n", 'the program is told');
+    is(run($s, 'ulimit -v')->{stdout}, (128 << 10) . "\n",
+       'it is the address space of each process');
+    is(run($s, 'ulimit -v', limits => { memory => '64MB' })->{stdout},
+       (64 << 10) . "\n", "or of the command's own limit");
+
+    ok(run($s, [ 'python3', '-c', <<'PY' ])->{oom_killed},
+import os, time
+for i in range(6):
+    if os.fork() == 0:
+        x = bytearray(50 << 20)
+        time.sleep(3)
+        os._exit(0)
+for i in range(6):
+    os.wait()
+PY
+       'many processes together still meet the limit of the group');
     destroy($s);
 };
 

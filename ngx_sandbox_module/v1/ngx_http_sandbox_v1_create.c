@@ -56,7 +56,8 @@ static int ngx_http_sandbox_v1_create_manifest(ngx_http_request_t *r,
     ngx_http_sandbox_v1_manifest_t *manifest, sbx_create_t *create,
     sbx_error_t *e);
 static int ngx_http_sandbox_v1_create_words(
-    const ngx_http_sandbox_v1_manifest_t *manifest, sbx_error_t *e);
+    const ngx_http_sandbox_v1_manifest_t *manifest, uint32_t *flags,
+    sbx_error_t *e);
 static int ngx_http_sandbox_v1_create_filesystem(
     const ngx_http_sandbox_v1_filesystem_t *filesystem, sbx_error_t *e);
 static int ngx_http_sandbox_v1_create_capabilities(
@@ -305,7 +306,7 @@ ngx_http_sandbox_v1_create_manifest(ngx_http_request_t *r,
                          "timeout_s");
     }
 
-    if (ngx_http_sandbox_v1_create_words(manifest, e) != 0
+    if (ngx_http_sandbox_v1_create_words(manifest, &create->flags, e) != 0
         || ngx_http_sandbox_v1_create_filesystem(&manifest->filesystem, e)
            != 0
         || ngx_http_sandbox_v1_create_capabilities(manifest,
@@ -340,7 +341,8 @@ ngx_http_sandbox_v1_create_manifest(ngx_http_request_t *r,
 
 static int
 ngx_http_sandbox_v1_create_words(
-    const ngx_http_sandbox_v1_manifest_t *manifest, sbx_error_t *e)
+    const ngx_http_sandbox_v1_manifest_t *manifest, uint32_t *flags,
+    sbx_error_t *e)
 {
     const sbx_json_str_t  *word;
 
@@ -349,13 +351,10 @@ ngx_http_sandbox_v1_create_words(
     if (word->data != NULL) {
 
         if (ngx_http_sandbox_v1_is(word, "rlimit")) {
-            return sbx_error(e, 0, SBX_E_MANIFEST,
-                             "/manifest/memory_strategy: this server limits "
-                             "memory by cgroups alone; use \"auto\"");
-        }
+            *flags |= SBX_CREATE_MEMORY_RLIMIT;
 
-        if (!ngx_http_sandbox_v1_is(word, "auto")
-            && !ngx_http_sandbox_v1_is(word, "cgroup"))
+        } else if (!ngx_http_sandbox_v1_is(word, "auto")
+                   && !ngx_http_sandbox_v1_is(word, "cgroup"))
         {
             return sbx_error(e, 0, SBX_E_INVALID,
                              "/manifest/memory_strategy: must be \"auto\", "

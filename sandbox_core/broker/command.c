@@ -205,6 +205,8 @@ sbx_command_exec(sbx_session_t *s, const sbx_exec_limits_t *limits,
     task->processes = limits->processes != SBX_UNSET ? limits->processes
                                                      : own->processes;
     task->cpus = limits->cpus != SBX_UNSET ? limits->cpus : own->cpus;
+    task->memory = limits->memory != SBX_UNSET ? limits->memory
+                                               : own->memory;
 
     p->nfds += sbx_cgroup_command_fds(command->group, p->fds + 1, &task->fds,
                                       &task->attach_count);

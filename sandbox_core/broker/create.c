@@ -9,7 +9,8 @@
 #define SBX_CREATE_CAPABILITIES                                              \
     (SBX_CAP_SHELL|SBX_CAP_FILES|SBX_CAP_CODE|SBX_CAP_PORTS)
 #define SBX_CREATE_FLAGS                                                     \
-    (SBX_CREATE_WEAK_OK|SBX_CREATE_ON_TIMEOUT_PAUSE)
+    (SBX_CREATE_WEAK_OK|SBX_CREATE_ON_TIMEOUT_PAUSE                          \
+     |SBX_CREATE_MEMORY_RLIMIT)
 #define SBX_CREATE_SEALS  (F_SEAL_WRITE|F_SEAL_SHRINK|F_SEAL_GROW)
 
 
@@ -394,6 +395,10 @@ sbx_create_info(sbx_session_t *s, const sbx_call_t *head,
     info->meta_size = body->meta_size;
     info->limits = body->limits;
     info->enforcement = b->enforcement;
+
+    if (body->flags & SBX_CREATE_MEMORY_RLIMIT) {
+        info->enforcement.memory = SBX_BY_RLIMIT;
+    }
 
     memcpy(s->request, head->request_id, sizeof(s->request));
 

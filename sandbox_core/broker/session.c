@@ -198,6 +198,7 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     launch.init_filter = b->init_filter;
     launch.init_filter_size = b->init_filter_size;
     launch.flags = SBX_LAUNCH_OWN_ACCOUNT;
+    launch.create_flags = s->info.flags;
     launch.disk = &s->disk;
 
     if (sbx_launch_start(&launch, &s->launched, e) != 0) {

@@ -111,6 +111,8 @@ typedef struct {
 
 #define SBX_CREATE_WEAK_OK         0x01   /* require_isolation: false */
 #define SBX_CREATE_ON_TIMEOUT_PAUSE 0x02
+#define SBX_CREATE_MEMORY_RLIMIT   0x04   /* each process has the memory
+                                             limit as address space, too */
 
 
 /* After a sbx_call_t for SBX_OP_LIST. */
@@ -503,6 +505,7 @@ typedef struct {
     char          request_id[SBX_REQUEST_ID + 8];
     uint64_t      processes;              /* of the command, for messages */
     uint64_t      cpus;                   /* thousandths, for polling */
+    uint64_t      memory;                 /* bytes, of the command */
 } sbx_task_t;
 
 typedef enum {
@@ -539,7 +542,7 @@ typedef struct {
                                              commands, after the env */
     uint32_t      env_size;
     uint32_t      capabilities;
-    uint32_t      pad;
+    uint32_t      flags;                  /* SBX_CREATE_* */
     char          workspace[256];
     char          home[256];
     char          path[512];              /* PATH */

@@ -202,6 +202,13 @@ sbx_child_limit(sbx_init_launch_t *launch)
         }
     }
 
+    if (launch->affinity_size != 0) {
+        /* what is seen, not what holds: that it fails loses nothing */
+        (void) sbx_sys(SYS_sched_setaffinity, 0,
+                       (long) launch->affinity_size,
+                       sbx_sys_ptr(launch->affinity), 0, 0);
+    }
+
     (void) sbx_sys(SYS_umask, 022, 0, 0, 0, 0);
 }
 

@@ -161,7 +161,7 @@ sbx_init_command_start(sbx_init_command_t *c, int with_input)
     launch->processes = sbx_init.config->limits.processes;
     launch->filter = sbx_init.filter;
     launch->filter_size = sbx_init.config->filter_size;
-    sbx_init_launch_limits(launch, &c->exec);
+    sbx_init_launch_limits(launch, c);
 
     if (sbx_init_command_pipes(c, with_input) == -1
         || sbx_init_launch_go(launch) == -1)

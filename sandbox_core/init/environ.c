@@ -1,7 +1,7 @@
 /*
  * The string table of a call becomes the command's arguments and
- * environment: a short allow-list of init's own making, the session's
- * variables, the call's; the last of a name wins, and each is there once.
+ * environment: a short allow-list of init's own making, the counts of
+ * processors (cpus.c), the session's variables, the call's; the last of a name wins, and each is there once.
  * No variable of init's environment is ever passed on.
  */
 
@@ -162,6 +162,10 @@ sbx_init_environ_base(sbx_init_launch_t *launch, size_t *n)
         }
 
         sbx_init_environ_add(launch, n, s);
+    }
+
+    for (i = 0; i < SBX_INIT_CPUS_VARIABLES; i++) {
+        sbx_init_environ_add(launch, n, launch->threads[i]);
     }
 }
 

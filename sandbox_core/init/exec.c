@@ -161,6 +161,7 @@ sbx_init_exec_take(sbx_init_command_t *c, const sbx_task_t *task, int *fds,
     }
 
     c->cpus = task->cpus;
+    c->memory = task->memory;
 
     len = sizeof(type);
 
@@ -487,6 +488,7 @@ sbx_init_exec_strings(sbx_init_command_t *c, const uint8_t *payload,
     }
 
     launch->root = c->exec.user == SBX_USER_ROOT;
+    sbx_init_launch_cpus(launch, c);
 
     if (sbx_init_launch_strings(launch, &c->exec, e) != 0) {
         return -1;

@@ -112,10 +112,11 @@ sbx_init_limit_settle(const sbx_limit_t *limit, uint64_t *value,
  */
 
 void
-sbx_init_launch_limits(sbx_init_launch_t *launch, const sbx_f_exec_t *exec)
+sbx_init_launch_limits(sbx_init_launch_t *launch,
+    const sbx_init_command_t *c)
 {
     unsigned           i, n;
-    uint64_t           soft, hard;
+    uint64_t           soft, hard, space;
     struct rlimit64    own;
     struct rlimit64   *limit;
 
@@ -124,10 +125,11 @@ sbx_init_launch_limits(sbx_init_launch_t *launch, const sbx_f_exec_t *exec)
         uint64_t    value;
         unsigned    asked:1;
     } limits[] = {
-        { RLIMIT_NOFILE, exec->open_files, 1 },
-        { RLIMIT_FSIZE, exec->max_file_size, 1 },
-        { RLIMIT_STACK, exec->stack, 1 },
-        { RLIMIT_CPU, exec->cpu_seconds, 1 },
+        { RLIMIT_NOFILE, c->exec.open_files, 1 },
+        { RLIMIT_FSIZE, c->exec.max_file_size, 1 },
+        { RLIMIT_STACK, c->exec.stack, 1 },
+        { RLIMIT_CPU, c->exec.cpu_seconds, 1 },
+        { RLIMIT_AS, 0, 1 },
         { RLIMIT_CORE, 1, 0 },      /* at 0 the kernel runs the host's
                                        crash handler */
         { RLIMIT_MEMLOCK, SBX_INIT_MEMLOCK, 0 },
@@ -138,9 +140,11 @@ sbx_init_launch_limits(sbx_init_launch_t *launch, const sbx_f_exec_t *exec)
     };
 
     n = 0;
+    space = (sbx_init.config->flags & SBX_CREATE_MEMORY_RLIMIT)
+            ? c->memory : SBX_UNLIMITED;
 
     for (i = 0; i < sbx_nelts(limits); i++) {
-        soft = limits[i].value;
+        soft = limits[i].resource == RLIMIT_AS ? space : limits[i].value;
 
         if (limits[i].asked && soft >= SBX_UNLIMITED) {
             continue;

@@ -144,6 +144,7 @@ struct sbx_init_command_s {
     sbx_init_state_t      state;
     uint32_t              number;
     uint64_t              cpus;
+    uint64_t              memory;
     int                   fds[SBX_INIT_FD_MAX];
     int                   attach[SBX_TASK_FDS_MAX];
     unsigned              nattach;
@@ -238,7 +239,7 @@ int sbx_init_kill_left(pid_t leader);
 /* Fills what the call left out, and refuses what the session lacks. */
 int sbx_init_exec_limits(sbx_f_exec_t *exec, sbx_error_t *e);
 void sbx_init_launch_limits(sbx_init_launch_t *launch,
-    const sbx_f_exec_t *exec);
+    const sbx_init_command_t *c);
 
 /* output.c */
 int sbx_init_output_start(sbx_error_t *e);
@@ -276,7 +277,9 @@ int sbx_init_usage_populated(sbx_init_command_t *c);
  * ---- launching ---------------------------------------------------------
  */
 
-#define SBX_INIT_RLIMITS   10
+#define SBX_INIT_RLIMITS   11
+#define SBX_INIT_CPUS_VARIABLES   10
+#define SBX_INIT_CPUS_WORDS       16     /* a cpu_set_t */
 
 typedef enum {
     SBX_INIT_STAGE_NONE,
@@ -323,11 +326,18 @@ struct sbx_init_launch_s {
     uint64_t              processes;   /* the session's limit */
     const void           *filter;
     size_t                filter_size;
+    unsigned              cpus;        /* processors to be seen */
+    char                  threads[SBX_INIT_CPUS_VARIABLES][40];
+    uint64_t              affinity[SBX_INIT_CPUS_WORDS];
+    size_t                affinity_size;   /* 0: as init has it */
     struct rlimit64       rlimits[SBX_INIT_RLIMITS];
     int                   resources[SBX_INIT_RLIMITS];
     unsigned              nrlimits;
 };
 
+/* cpus.c: before the strings, which need it. */
+void sbx_init_launch_cpus(sbx_init_launch_t *launch,
+    const sbx_init_command_t *c);
 /* NULL: no room now. */
 sbx_init_launch_t *sbx_init_launch_new(const sbx_f_exec_t *exec);
 void sbx_init_launch_free(sbx_init_launch_t *launch);

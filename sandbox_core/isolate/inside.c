@@ -6,7 +6,8 @@
  *
  *   dev/            bound over /dev
  *   sys/            bound over /sys
- *   meminfo cpuinfo bound over their names in /proc
+ *   meminfo cpuinfo stat loadavg
+ *                   bound over their names in /proc
  *   empty nothing/  bound over files and directories of /proc to be hidden
  *
  * Works by names relative to the overlay's root (the working directory):
@@ -20,14 +21,17 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 
 
 #define SBX_CPUINFO_MAX   8192
 #define SBX_TTY_GROUP     5
+#define SBX_INSIDE_LOAD   "0.00 0.00 0.00 1/1 1\n"
 
 
 static const struct {
@@ -61,13 +65,25 @@ static const char  *sbx_inside_dirs[] = {
 
 /* Hidden where the kernel has them. */
 static const char  *sbx_inside_files_hidden[] = {
-    "proc/cmdline", "proc/config.gz", "proc/diskstats", "proc/interrupts",
+    "proc/buddyinfo", "proc/cmdline", "proc/config.gz", "proc/diskstats", "proc/interrupts",
     "proc/iomem", "proc/ioports", "proc/kallsyms", "proc/kcore",
     "proc/key-users", "proc/keys", "proc/kmsg", "proc/latency_stats",
-    "proc/locks", "proc/mdstat", "proc/modules", "proc/partitions",
+    "proc/locks", "proc/mdstat", "proc/modules", "proc/pagetypeinfo",
+    "proc/partitions",
     "proc/sched_debug", "proc/schedstat", "proc/slabinfo", "proc/softirqs",
     "proc/swaps", "proc/sysrq-trigger", "proc/timer_list",
-    "proc/timer_stats", "proc/vmallocinfo", "proc/zoneinfo"
+    "proc/timer_stats", "proc/vmallocinfo", "proc/vmstat", "proc/zoneinfo"
+};
+
+/* Shown as they are for a machine of the session's size. */
+static const struct {
+    const char  *source;
+    const char  *name;
+} sbx_inside_files_shown[] = {
+    { "../system/meminfo", "proc/meminfo" },
+    { "../system/cpuinfo", "proc/cpuinfo" },
+    { "../system/loadavg", "proc/loadavg" },
+    { "../system/stat",    "proc/stat" }
 };
 
 static const char  *sbx_inside_dirs_hidden[] = {
@@ -87,8 +103,13 @@ static struct {
     size_t     size;
 } sbx_cpuinfo;
 
+/* When the machine was started, as /proc/stat tells: ps needs it to date a
+ * process, and /proc/uptime tells the same. */
+static uint64_t  sbx_inside_boot;
+
 
 static int sbx_inside_cpuinfo(unsigned cpus);
+static int sbx_inside_stat(const sbx_plan_t *plan, int top);
 static void sbx_inside_meminfo(sbx_plan_t *plan);
 static int sbx_inside_system(const sbx_plan_t *plan, int top,
     sbx_error_t *e);
@@ -102,7 +123,8 @@ static int sbx_inside_proc(int proc, sbx_error_t *e);
 int
 sbx_inside_prepare(sbx_error_t *e)
 {
-    char  *end;
+    char             *end;
+    struct timespec   now, up;
 
     if (sbx_cpuinfo_host[0] != '\0') {
         return 0;
@@ -120,6 +142,12 @@ sbx_inside_prepare(sbx_error_t *e)
 
     if (end != NULL) {
         end[1] = '\0';
+    }
+
+    if (clock_gettime(CLOCK_REALTIME, &now) == 0
+        && clock_gettime(CLOCK_BOOTTIME, &up) == 0)
+    {
+        sbx_inside_boot = (uint64_t) (now.tv_sec - up.tv_sec);
     }
 
     return 0;
@@ -224,7 +252,11 @@ sbx_inside_system(const sbx_plan_t *plan, int top, sbx_error_t *e)
                            strlen(plan->meminfo))
            == 0
         && sbx_inside_file(top, "cpuinfo", plan->cpuinfo, plan->cpuinfo_size)
-           == 0)
+           == 0
+        && sbx_inside_file(top, "loadavg", SBX_INSIDE_LOAD,
+                           sizeof(SBX_INSIDE_LOAD) - 1)
+           == 0
+        && sbx_inside_stat(plan, top) == 0)
     {
         return 0;
     }
@@ -232,6 +264,43 @@ sbx_inside_system(const sbx_plan_t *plan, int top, sbx_error_t *e)
 failed:
 
     return sbx_error(e, errno, SBX_E_INTERNAL, "cannot fill /dev and /sys");
+}
+
+
+/* Lines for the session's processors alone, with none of the counts: those
+ * of the machine tell what others do. */
+static int
+sbx_inside_stat(const sbx_plan_t *plan, int top)
+{
+    int       rc;
+    FILE     *out;
+    char     *text;
+    size_t    size;
+    unsigned  i;
+
+    out = open_memstream(&text, &size);
+    if (out == NULL) {
+        return -1;
+    }
+
+    (void) fprintf(out, "cpu  0 0 0 0 0 0 0 0 0 0\n");
+
+    for (i = 0; i < plan->cpus; i++) {
+        (void) fprintf(out, "cpu%u 0 0 0 0 0 0 0 0 0 0\n", i);
+    }
+
+    (void) fprintf(out, "intr 0\nctxt 0\nbtime %" PRIu64 "\nprocesses 0\n"
+                        "procs_running 1\nprocs_blocked 0\n"
+                        "softirq 0 0 0 0 0 0 0 0 0 0 0\n", sbx_inside_boot);
+
+    if (fclose(out) != 0) {
+        return -1;
+    }
+
+    rc = sbx_inside_file(top, "stat", text, size);
+    free(text);
+
+    return rc;
 }
 
 
@@ -489,10 +558,13 @@ sbx_inside_proc(int proc, sbx_error_t *e)
         }
     }
 
-    if (sbx_inside_hide("../system/meminfo", "proc/meminfo", e) == -1
-        || sbx_inside_hide("../system/cpuinfo", "proc/cpuinfo", e) == -1)
-    {
-        return -1;
+    for (i = 0; i < sbx_nelts(sbx_inside_files_shown); i++) {
+        if (sbx_inside_hide(sbx_inside_files_shown[i].source,
+                            sbx_inside_files_shown[i].name, e)
+            == -1)
+        {
+            return -1;
+        }
     }
 
     return 0;

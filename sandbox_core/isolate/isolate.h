@@ -139,6 +139,7 @@ typedef struct {
     const void              *init_filter;
     size_t                   init_filter_size;
     uint32_t                 flags;        /* SBX_LAUNCH_* */
+    uint32_t                 create_flags; /* SBX_CREATE_*, for init */
     int                     *disk;         /* may be NULL; else receives a
                                               descriptor of the session's
                                               tmpfs for sbx_disk_usage().  It

@@ -307,6 +307,7 @@ sbx_launch_config(const sbx_child_t *child, sbx_error_t *e)
     config.filter_size = (uint32_t) launch->filter_size;
     config.env_size = (uint32_t) launch->env_size;
     config.capabilities = launch->capabilities;
+    config.flags = launch->create_flags;
 
     (void) snprintf(config.workspace, sizeof(config.workspace), "%s",
                     SBX_WORKSPACE);

@@ -75,7 +75,7 @@ test_surroundings(void)
                            NULL };
     char         lines[1024];
 
-    init_shell(&s, "env | sort", &r);
+    init_shell(&s, "env | grep -vE '_THREADS=|^GOMAXPROCS=' | sort", &r);
     is_str(init_text(r.out),
            "BOTH=session\nFROM=session\nHOME=/home/user\nLANG=C.UTF-8\n"
            "LOGNAME=user\n"
@@ -271,7 +271,7 @@ test_not_started(void)
 
         x.env = many;
         x.argv = (const char *[]) { "sh", "-c",
-                  "env | grep -c ^V; echo $V17 $V9999", NULL };
+                  "env | grep -c '^V[0-9]'; echo $V17 $V9999", NULL };
         init_exec(&s, &x, &r);
         is_str(init_text(r.out), "10000\n10017 19999\n",
                "20,000 variables of 10,000 names");
