@@ -302,6 +302,20 @@ subtest 'the machine is of the size of the limits' => sub {
 };
 
 
+subtest 'no namespace may be made, whatever the filter lets through' => sub {
+    my $before = slurp('/proc/sys/user/max_user_namespaces');
+
+    for my $kind (qw(cgroup ipc mnt net pid user uts)) {
+        is(sh("cat /proc/sys/user/max_${kind}_namespaces"), "0\n", $kind);
+        isnt(run($one, "echo 9 >/proc/sys/user/max_${kind}_namespaces",
+                 user => 'root')->{exit_code}, 0, "root cannot raise $kind");
+    }
+
+    is(slurp('/proc/sys/user/max_user_namespaces'), $before,
+       "the host's limit is as it was");
+};
+
+
 subtest 'libraries start as many threads as there are processors' => sub {
     my $s = create_ok({ manifest => { resources => { cpus => 1.5 } } });
     my $script = 'echo $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS'

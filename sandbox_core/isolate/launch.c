@@ -88,7 +88,16 @@ typedef struct {
     int           control;
     int           status;
     int           config;
+    int           namespaces;         /* /proc/sys/user, or -1 */
 } sbx_child_t;
+
+
+/* None of these may be made inside, whatever the filter let through. */
+static const char  *sbx_child_namespaces[] = {
+    "max_cgroup_namespaces", "max_ipc_namespaces", "max_mnt_namespaces",
+    "max_net_namespaces", "max_pid_namespaces", "max_time_namespaces",
+    "max_user_namespaces", "max_uts_namespaces"
+};
 
 
 static int sbx_launch_pair(int *ours, int *theirs, sbx_error_t *e);
@@ -104,9 +113,10 @@ static int sbx_launch_over(sbx_launched_t *launched, sbx_error_t *e);
 
 static void sbx_child_main(sbx_child_t *child) __attribute__((noreturn));
 static int sbx_child_enter(const sbx_child_t *child, sbx_error_t *e);
-static int sbx_child_isolate(const sbx_child_t *child, sbx_error_t *e);
+static int sbx_child_isolate(sbx_child_t *child, sbx_error_t *e);
 static int sbx_child_affinity(const sbx_plan_t *plan, sbx_error_t *e);
 static int sbx_child_user(const sbx_child_t *child, sbx_error_t *e);
+static int sbx_child_no_namespaces(const sbx_child_t *child, sbx_error_t *e);
 static int sbx_child_owner(const sbx_launch_t *launch, sbx_error_t *e);
 static int sbx_child_reduce(const sbx_child_t *child, sbx_error_t *e);
 static int sbx_child_exec(sbx_child_t *child, sbx_error_t *e);
@@ -536,7 +546,7 @@ sbx_child_enter(const sbx_child_t *child, sbx_error_t *e)
 
 
 static int
-sbx_child_isolate(const sbx_child_t *child, sbx_error_t *e)
+sbx_child_isolate(sbx_child_t *child, sbx_error_t *e)
 {
     sbx_auto_fd          fs = -1, proc = -1;
     const sbx_launch_t  *launch;
@@ -562,6 +572,15 @@ sbx_child_isolate(const sbx_child_t *child, sbx_error_t *e)
                                | SBX_MOUNT_NOEXEC);
     if (proc == -1) {
         return sbx_error(e, errno, SBX_E_INTERNAL, "cannot mount a procfs");
+    }
+
+    /* /proc/sys will be read-only; no descriptor outlives the exec */
+
+    child->namespaces = openat(proc, "sys/user",
+                               O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (child->namespaces == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot open /proc/sys/user");
     }
 
     /* should the host run out of memory, sessions go before services */
@@ -649,6 +668,27 @@ sbx_child_user(const sbx_child_t *child, sbx_error_t *e)
     {
         return sbx_error(e, errno, SBX_E_INTERNAL,
                          "cannot take the session's ids");
+    }
+
+    return sbx_child_no_namespaces(child, e);
+}
+
+
+/* The limits are the user namespace's own; its maker still has every
+ * capability in it. */
+static int
+sbx_child_no_namespaces(const sbx_child_t *child, sbx_error_t *e)
+{
+    size_t  i;
+
+    for (i = 0; i < sbx_nelts(sbx_child_namespaces); i++) {
+        if (sbx_write_at(child->namespaces, sbx_child_namespaces[i], "0")
+            == -1 && errno != ENOENT)
+        {
+            return sbx_error(e, errno, SBX_E_INTERNAL,
+                             "cannot set user.%s of the session",
+                             sbx_child_namespaces[i]);
+        }
     }
 
     return 0;
