@@ -215,6 +215,7 @@ typedef struct {
     gid_t            gid;
     sbx_timer_t      again;           /* takes no calls until then */
     unsigned         greeted:1;       /* HELLO_CONTROL */
+    unsigned         watch:1;         /* HELLO_WATCH */
     unsigned         answer:1;        /* owed when the keeper has it */
 } sbx_control_t;
 

@@ -135,6 +135,52 @@ sbx_client_start(const sbx_client_t *client, int *control,
 }
 
 
+int
+sbx_client_watch(const sbx_client_t *client, int *control,
+    sbx_hello_t *hello, sbx_error_t *e)
+{
+    sbx_client_t         quiet;
+    sbx_client_try_t     t;
+    sbx_client_result_t  result;
+
+    quiet = *client;
+    quiet.spawn = 0;
+
+    memset(&t, 0, sizeof(sbx_client_try_t));
+    t.client = &quiet;
+    t.deadline = sbx_now_us() + (uint64_t) client->timeout_ms * 1000;
+    t.report = -1;
+
+    *control = -1;
+
+    do {
+        sbx_auto_fd  fd = -1;
+
+        result = sbx_client_connect(&t, &fd, e);
+
+        if (result == SBX_CLIENT_OK) {
+            result = sbx_client_hello(&t, fd, SBX_OP_HELLO_WATCH, hello, e);
+        }
+
+        if (result == SBX_CLIENT_OK) {
+            *control = sbx_steal_fd(&fd);
+            return 0;
+        }
+
+        if (result == SBX_CLIENT_FAILED) {
+            return -1;
+        }
+
+        (void) poll(NULL, 0, SBX_CLIENT_STEP);
+
+    } while (sbx_client_left(&t) != 0);
+
+    return sbx_error(e, 0, SBX_E_UNAVAILABLE,
+                     "the broker at \"%s\" does not answer",
+                     client->state_dir);
+}
+
+
 static sbx_client_result_t
 sbx_client_try(sbx_client_try_t *t, int *control, sbx_hello_t *hello,
     sbx_error_t *e)

@@ -8,6 +8,8 @@
  *                sbx_hello_t
  * HELLO_CONTROL  answered by sbx_hello_t as well, once the keeper has a copy
  *                of the connection: from then on it outlives the broker
+ * HELLO_WATCH    root's; answered at once.  No server's: the keeper never
+ *                hears of it, and it takes only calls that look
  */
 
 #include "broker.h"
@@ -48,6 +50,7 @@ static void sbx_control_config(sbx_control_t *control,
 static void sbx_control_answer(sbx_control_t *control, const sbx_error_t *e);
 static void sbx_control_call(sbx_control_t *control,
     const sbx_datagram_t *datagram, size_t n, int *fds, unsigned nfds);
+static int sbx_control_looks(uint16_t op);
 static int sbx_control_is_stream(int fd);
 static void sbx_control_dispatch(sbx_broker_t *b, const sbx_call_t *head,
     const void *body, int fd, int blob);
@@ -331,7 +334,7 @@ sbx_control_event(sbx_event_t *ev, uint32_t events)
             return;
         }
 
-        if (control->greeted) {
+        if (control->greeted || control->watch) {
             sbx_control_call(control, &datagram, (size_t) n, fds, nfds);
             continue;
         }
@@ -389,6 +392,16 @@ sbx_control_hello(sbx_control_t *control, const sbx_datagram_t *datagram,
         sbx_timer_del(&b->loop, &control->timer);
         sbx_broker_tell(b, SBX_LINK_STORE, SBX_KEEP_CONTROL, control->number,
                         NULL, &control->fd);
+        return;
+
+    case SBX_OP_HELLO_WATCH:
+        if (control->uid != 0) {
+            break;
+        }
+
+        control->watch = 1;
+        sbx_timer_del(&b->loop, &control->timer);
+        sbx_control_answer(control, NULL);
         return;
     }
 
@@ -492,6 +505,13 @@ sbx_control_call(sbx_control_t *control, const sbx_datagram_t *datagram,
     {
         (void) sbx_error(&e, 0, SBX_E_INVALID, "a descriptor too many");
 
+    } else if (control->watch && n >= sizeof(sbx_call_t)
+               && !sbx_control_looks(datagram->head.op))
+    {
+        (void) sbx_error(&e, 0, SBX_E_INVALID,
+                         "op %u is not for a connection that watches",
+                         datagram->head.op);
+
     } else if (sbx_wire_check_call(datagram, n, &e) == 0) {
         sbx_control_dispatch(b, &datagram->head,
                              datagram->bytes + sizeof(sbx_call_t), fds[0],
@@ -509,6 +529,26 @@ sbx_control_call(sbx_control_t *control, const sbx_datagram_t *datagram,
     if (blob != -1) {
         sbx_discard(b, blob);
     }
+}
+
+
+static int
+sbx_control_looks(uint16_t op)
+{
+    size_t  i;
+
+    static const sbx_op_t  ops[] = {
+        SBX_OP_HEALTH, SBX_OP_DOCTOR, SBX_OP_CAPABILITIES, SBX_OP_TEMPLATES,
+        SBX_OP_GET, SBX_OP_LIST
+    };
+
+    for (i = 0; i < sbx_nelts(ops); i++) {
+        if (ops[i] == op) {
+            return 1;
+        }
+    }
+
+    return 0;
 }
 
 

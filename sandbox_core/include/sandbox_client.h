@@ -35,5 +35,14 @@ typedef struct {
 int sbx_client_start(const sbx_client_t *client, int *control,
     sbx_hello_t *hello, sbx_error_t *e);
 
+/*
+ * A connection for tools of root's that only look (HELLO_WATCH): state_dir
+ * and timeout_ms of client are used, nothing is started and nothing is
+ * configured.  -1: SBX_E_UNAVAILABLE, err is ENOENT or ECONNREFUSED where
+ * nobody listens.
+ */
+int sbx_client_watch(const sbx_client_t *client, int *control,
+    sbx_hello_t *hello, sbx_error_t *e);
+
 
 #endif

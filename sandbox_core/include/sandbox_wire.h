@@ -51,6 +51,7 @@ typedef enum {
     /* first datagram of every control connection */
     SBX_OP_HELLO_CONTROL = 1,   /* master; workers inherit the connection */
     SBX_OP_HELLO_CONFIG  = 2,   /* root's only: sbx_config_t follows it */
+    SBX_OP_HELLO_WATCH   = 3,   /* root's only: looks, and changes nothing */
 
     /* calls that the broker answers */
     SBX_OP_HEALTH        = 16,
@@ -77,6 +78,8 @@ typedef enum {
  * datagram, answered on the connection itself by an sbx_hello_t.
  * HELLO_CONTROL is answered so too, once the connection would outlive the
  * broker; nothing else is ever written to it.  Calls need not wait for that.
+ * HELLO_WATCH is answered at once: such a connection is not a server's, keeps
+ * no broker alive and ends none, and takes only calls that look.
  */
 typedef struct {
     uint32_t      magic;

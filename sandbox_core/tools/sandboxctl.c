@@ -1,13 +1,11 @@
 /*
- * sandboxctl: what an operator asks without any server.
- *
- *   sandboxctl doctor [--state DIR] [--templates DIR]
- *   sandboxctl version
+ * sandboxctl: what an operator asks without any HTTP.
  */
 
-#include "isolate.h"
+#include "sandboxctl.h"
 
-#include <stdio.h>
+#include "json.h"
+
 #include <string.h>
 
 
@@ -15,43 +13,40 @@
 #define SBX_VERSION             "unknown"
 #endif
 
-#define SBX_CTL_STATE           "/run/nginx-sandbox"
-#define SBX_CTL_TEMPLATES       "/usr/share/nginx-sandbox/templates"
-#define SBX_CTL_GROUP           "sandboxctl"
 
-
-typedef struct {
-    const char   *name;
-    const char   *arguments;
-    const char   *help;
-    int         (*run)(int argc, char **argv);
-} sbx_ctl_command_t;
-
-typedef struct {
-    const char   *name;
-    const char  **value;
-} sbx_ctl_option_t;
-
-
-static int sbx_ctl_doctor(int argc, char **argv);
-static int sbx_ctl_version(int argc, char **argv);
-static int sbx_ctl_options(int argc, char **argv,
-    const sbx_ctl_option_t *options);
-static void sbx_ctl_check(const sbx_f_check_t *c, void *data);
-static int sbx_ctl_usage(FILE *out);
+static int sbx_ctl_version(const sbx_ctl_command_t *command, int argc,
+    char **argv);
+static void sbx_ctl_usage(FILE *out);
+static void sbx_ctl_help(const sbx_ctl_command_t *command);
 
 
 static const sbx_ctl_command_t  sbx_ctl_commands[] = {
 
-    { "doctor", "[--state DIR] [--templates DIR]",
+    { "doctor", "[--state DIR] [--templates DIR] [--json]",
       "checks what this machine can give to sessions",
+      "  --state DIR      the server's state directory, " SBX_CTL_STATE "\n"
+      "  --templates DIR  where templates are, " SBX_CTL_TEMPLATES "\n"
+      "  --json           one JSON object, as GET /doctor gives it\n",
       sbx_ctl_doctor },
+
+    { "sessions", "[--state DIR] [--json]",
+      "lists the sessions of the running broker; root only",
+      "  --state DIR      the server's state directory, " SBX_CTL_STATE "\n"
+      "  --json           one JSON object\n",
+      sbx_ctl_sessions },
+
+    { "template", "list [--templates DIR] [--json]",
+      "lists the templates that there are",
+      "  --templates DIR  where templates are, " SBX_CTL_TEMPLATES "\n"
+      "  --json           one JSON object\n",
+      sbx_ctl_template },
 
     { "version", "",
       "tells the version",
+      "",
       sbx_ctl_version },
 
-    { NULL, NULL, NULL, NULL }
+    { NULL, NULL, NULL, NULL, NULL }
 };
 
 
@@ -61,104 +56,58 @@ main(int argc, char **argv)
     const sbx_ctl_command_t  *command;
 
     if (argc < 2) {
-        return sbx_ctl_usage(stderr);
+        sbx_ctl_usage(stderr);
+        return SBX_CTL_USAGE;
     }
 
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
-        (void) sbx_ctl_usage(stdout);
-        return 0;
+        sbx_ctl_usage(stdout);
+        return SBX_CTL_OK;
     }
 
     for (command = sbx_ctl_commands; command->name != NULL; command++) {
         if (strcmp(argv[1], command->name) == 0) {
-            return command->run(argc - 2, argv + 2);
+            return command->run(command, argc - 2, argv + 2);
         }
     }
 
-    (void) fprintf(stderr, "sandboxctl: unknown command \"%s\"\n", argv[1]);
+    (void) fprintf(stderr, "sandboxctl: unknown command \"%s\", see "
+                   "\"sandboxctl --help\"\n", argv[1]);
 
-    return sbx_ctl_usage(stderr);
-}
-
-
-/* 0: all is well, 1: something is missing, 2: it was asked wrongly. */
-
-static int
-sbx_ctl_doctor(int argc, char **argv)
-{
-    int                     missing;
-    const char             *state, *templates;
-    sbx_error_t             e;
-    sbx_cgroup_t           *cg;
-    const sbx_ctl_option_t  options[] = {
-        { "--state", &state },
-        { "--templates", &templates },
-        { NULL, NULL }
-    };
-
-    state = SBX_CTL_STATE;
-    templates = SBX_CTL_TEMPLATES;
-
-    if (sbx_ctl_options(argc, argv, options) != 0) {
-        return 2;
-    }
-
-    missing = 0;
-    cg = NULL;
-
-    if (sbx_cgroup_open(NULL, SBX_CTL_GROUP, &cg, &e) != 0) {
-        cg = NULL;
-    }
-
-    sbx_doctor(state, templates, cg, sbx_ctl_check, &missing);
-
-    if (cg != NULL) {
-        sbx_cgroup_close(cg);
-    }
-
-    return missing;
-}
-
-
-static void
-sbx_ctl_check(const sbx_f_check_t *c, void *data)
-{
-    int  *missing;
-
-    missing = data;
-
-    (void) printf("%-8s %s: %s\n", c->ok ? "ok" : "MISSING", c->name,
-                  c->found);
-
-    if (!c->ok) {
-        *missing = 1;
-        (void) printf("%-8s %s\n", "", c->mend);
-    }
+    return SBX_CTL_USAGE;
 }
 
 
 static int
-sbx_ctl_version(int argc, char **argv)
+sbx_ctl_version(const sbx_ctl_command_t *command, int argc, char **argv)
 {
-    const sbx_ctl_option_t  none[] = { { NULL, NULL } };
+    int                     code;
+    const sbx_ctl_option_t  none[] = { { NULL, NULL, NULL } };
 
-    if (sbx_ctl_options(argc, argv, none) != 0) {
-        return 2;
+    if (sbx_ctl_options(command, argc, argv, none, &code) != 0) {
+        return code;
     }
 
     (void) printf("sandboxctl %s (wire %d)\n", SBX_VERSION, SBX_WIRE_VERSION);
 
-    return 0;
+    return SBX_CTL_OK;
 }
 
 
-static int
-sbx_ctl_options(int argc, char **argv, const sbx_ctl_option_t *options)
+int
+sbx_ctl_options(const sbx_ctl_command_t *command, int argc, char **argv,
+    const sbx_ctl_option_t *options, int *code)
 {
     int                      i;
     const sbx_ctl_option_t  *option;
 
-    for (i = 0; i < argc; i += 2) {
+    for (i = 0; i < argc; i++) {
+
+        if (strcmp(argv[i], "--help") == 0) {
+            sbx_ctl_help(command);
+            *code = SBX_CTL_OK;
+            return -1;
+        }
 
         for (option = options; option->name != NULL; option++) {
             if (strcmp(argv[i], option->name) == 0) {
@@ -166,29 +115,117 @@ sbx_ctl_options(int argc, char **argv, const sbx_ctl_option_t *options)
             }
         }
 
-        if (option->name == NULL || i + 1 == argc) {
-            (void) fprintf(stderr,
-                           "sandboxctl: \"%s\" is unknown or lacks a value\n",
-                           argv[i]);
+        if (option->name == NULL) {
+            *code = sbx_ctl_refuse(command, "unknown argument", argv[i]);
             return -1;
         }
 
-        *option->value = argv[i + 1];
+        if (option->value == NULL) {
+            *option->flag = 1;
+            continue;
+        }
+
+        if (i + 1 == argc) {
+            *code = sbx_ctl_refuse(command, "no value for", argv[i]);
+            return -1;
+        }
+
+        *option->value = argv[++i];
     }
 
     return 0;
 }
 
 
-static int
+int
+sbx_ctl_refuse(const sbx_ctl_command_t *command, const char *what,
+    const char *word)
+{
+    (void) fprintf(stderr, "sandboxctl: %s \"%s\", see \"sandboxctl %s "
+                   "--help\"\n", what, word, command->name);
+
+    return SBX_CTL_USAGE;
+}
+
+
+static void
 sbx_ctl_usage(FILE *out)
 {
     const sbx_ctl_command_t  *command;
 
     for (command = sbx_ctl_commands; command->name != NULL; command++) {
         (void) fprintf(out, "sandboxctl %s %s\n    %s\n", command->name,
-                       command->arguments, command->help);
+                       command->arguments, command->summary);
+    }
+}
+
+
+static void
+sbx_ctl_help(const sbx_ctl_command_t *command)
+{
+    (void) printf("sandboxctl %s %s\n\n%s.\n\n%s", command->name,
+                  command->arguments, command->summary, command->help);
+}
+
+
+void
+sbx_ctl_text(const char *s, int width)
+{
+    int  n;
+
+    for (n = 0; *s != '\0'; s++, n++) {
+        (void) putchar((unsigned char) *s < ' ' || *s == 0x7f ? '?' : *s);
     }
 
-    return 2;
+    for ( /* void */ ; n < width; n++) {
+        (void) putchar(' ');
+    }
+}
+
+
+void
+sbx_ctl_json(const char *s)
+{
+    size_t       n, left;
+    const char  *special;
+
+    static const char  escapes[] = "\"\\\b\f\n\r\t";
+    static const char  letters[] = "\"\\bfnrt";
+
+    (void) putchar('"');
+
+    for (left = strlen(s); left != 0; s += n, left -= n) {
+        n = sbx_utf8_sequence(s, left);
+
+        if (n > 1) {
+            (void) fwrite(s, 1, n, stdout);
+            continue;
+        }
+
+        special = strchr(escapes, *s);
+
+        if (n == 0) {
+            (void) fputs("\\ufffd", stdout);
+            n = 1;
+
+        } else if (special != NULL) {
+            (void) printf("\\%c", letters[special - escapes]);
+
+        } else if ((unsigned char) *s < ' ' || *s == 0x7f) {
+            (void) printf("\\u%04x", (unsigned) (unsigned char) *s);
+
+        } else {
+            (void) putchar(*s);
+        }
+    }
+
+    (void) putchar('"');
+}
+
+
+void
+sbx_ctl_json_member(int more, const char *name, const char *value)
+{
+    (void) printf("%s\"%s\":", more ? "," : "", name);
+    sbx_ctl_json(value);
 }

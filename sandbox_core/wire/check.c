@@ -62,6 +62,7 @@ static const sbx_wire_string_t  sbx_wire_no_strings[] = {
 static const sbx_wire_shape_t  sbx_wire_shapes[] = {
     { SBX_OP_HELLO_CONTROL, 0, sbx_wire_no_strings },
     { SBX_OP_HELLO_CONFIG, sizeof(sbx_config_t), sbx_wire_config_strings },
+    { SBX_OP_HELLO_WATCH, 0, sbx_wire_no_strings },
     { SBX_OP_HEALTH, 0, sbx_wire_no_strings },
     { SBX_OP_DOCTOR, 0, sbx_wire_no_strings },
     { SBX_OP_CAPABILITIES, 0, sbx_wire_no_strings },
