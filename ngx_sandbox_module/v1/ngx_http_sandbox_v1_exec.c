@@ -23,6 +23,8 @@ typedef struct {
     uint32_t                        tty;
     uint32_t                        merge_stderr;
     sbx_limits_t                    limits;
+    uint32_t                        has_disk;     /* among the limits */
+    uint32_t                        has_inodes;
 } ngx_http_sandbox_v1_exec_t;
 
 
@@ -72,22 +74,30 @@ static void ngx_http_sandbox_v1_exec_json(ngx_http_sandbox_json_t *j,
     const sbx_f_exit_t *end, const ngx_http_sandbox_v1_command_t *command);
 
 
+#define EXEC(field)  offsetof(ngx_http_sandbox_v1_exec_t, field)
+
 #define LIMIT(word, field)                                                    \
     { .name = word, .type = SBX_JSON_LIMIT, .limit = word,                    \
       .offset = offsetof(sbx_limits_t, field) }
 
 static const sbx_json_field_t  ngx_http_sandbox_v1_exec_limit_fields[] = {
     LIMIT("memory", memory),
+    LIMIT("cpus", cpus),
     LIMIT("cpu_seconds", cpu_seconds),
     LIMIT("processes", processes),
     LIMIT("max_file_size", max_file_size),
     LIMIT("open_files", open_files),
     LIMIT("stack", stack),
+
+    /* known, so that who asks for them is told whose they are */
+    { .name = "disk", .type = SBX_JSON_ANY,
+      .seen = EXEC(has_disk) - EXEC(limits) },
+    { .name = "inodes", .type = SBX_JSON_ANY,
+      .seen = EXEC(has_inodes) - EXEC(limits) },
+
     { .name = NULL }
 };
 
-
-#define EXEC(field)  offsetof(ngx_http_sandbox_v1_exec_t, field)
 
 static const sbx_json_field_t  ngx_http_sandbox_v1_exec_fields[] = {
 
@@ -217,6 +227,13 @@ ngx_http_sandbox_v1_exec_check(ngx_http_request_t *r,
                              "/%s: this server does not offer it; leave it "
                              "out", missing[i].name);
         }
+    }
+
+    if (body->has_disk || body->has_inodes) {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "/limits/%s: is the session's alone and cannot be "
+                         "a command's; ask for it in the manifest's "
+                         "resources", body->has_disk ? "disk" : "inodes");
     }
 
     if (ngx_http_sandbox_v1_header(r, "accept", &accept) != NGX_DECLINED

@@ -496,6 +496,13 @@ typedef struct {
 #define SBX_TASK_FD_PIDS_CURRENT  0x0400  /* pids.current of all commands:
                                              attaching is never refused, so
                                              the child looks for itself */
+#define SBX_TASK_FD_OOM_EVENT     0x0800  /* v1: an eventfd that is signalled
+                                             when the group is out of
+                                             memory; on v2 the kernel kills
+                                             the whole group by itself */
+#define SBX_TASK_FD_CPU_MAX       0x1000  /* the group's quota, O_WRONLY: who
+                                             is to die shall not wait for
+                                             its turn */
 
 typedef struct {
     uint32_t      magic;

@@ -27,6 +27,11 @@
 #define SBX_INIT_KILL_AGAIN  50000
 #define SBX_INIT_GRACE       15000       /* us for word of a session's end */
 #define SBX_INIT_POLL_MIN    2000        /* us between looks at the CPU time */
+#define SBX_INIT_PERIOD      100000      /* us of the processors' quota */
+#define SBX_INIT_OOM_LOOKS   100         /* for whom the kernel kills, after
+                                            it has told that it must */
+#define SBX_INIT_OOM_LOOK    1000        /* us between them */
+#define SBX_INIT_OOM_POLL    50000       /* where the kernel does not tell */
 
 
 static void sbx_init_launched(sbx_init_source_t *source, uint32_t events);
@@ -35,13 +40,15 @@ static void sbx_init_command_cwd(sbx_init_command_t *c, int err);
 static int sbx_init_command_pipes(sbx_init_command_t *c, int with_input);
 static void sbx_init_command_ends(sbx_init_command_t *c);
 static pid_t sbx_init_command_pid(const sbx_init_command_t *c);
+static void sbx_init_command_memory(sbx_init_command_t *c);
+static void sbx_init_command_oom(sbx_init_source_t *source, uint32_t events);
+static void sbx_init_command_look(sbx_init_command_t *c, uint64_t now);
 static void sbx_init_command_over(sbx_init_command_t *c);
 static void sbx_init_command_settle(sbx_init_command_t *c);
 static void sbx_init_command_group(sbx_init_command_t *c, uint64_t now);
 static void sbx_init_command_answer(sbx_init_command_t *c);
 static void sbx_init_command_excuse(sbx_init_command_t *c);
-static sbx_reason_t sbx_init_command_reason(sbx_init_command_t *c,
-    uint64_t oom);
+static sbx_reason_t sbx_init_command_reason(sbx_init_command_t *c);
 static void sbx_init_command_cpu(sbx_init_command_t *c, uint64_t now);
 static uint64_t sbx_init_command_due(sbx_init_command_t *c, uint64_t now);
 static void sbx_init_command_release(sbx_init_command_t *c);
@@ -94,6 +101,8 @@ sbx_init_command_new(void)
     memset(c->fds, 0xff, sizeof(c->fds));
     c->call.fd = -1;
     c->input.fd = -1;
+    c->oom.fd = -1;
+    c->look = SBX_INIT_NONE;
     c->streams[0].source.fd = -1;
     c->streams[1].source.fd = -1;
     c->deadline = SBX_INIT_NONE;
@@ -197,6 +206,74 @@ sbx_init_command_start(sbx_init_command_t *c, int with_input)
     if (c->exec.cpu_seconds != SBX_UNLIMITED) {
         sbx_init_command_cpu(c, now);
         sbx_init_loop_wake(c->poll);
+    }
+
+    sbx_init_command_memory(c);
+}
+
+
+/*
+ * Where the kernel has run out of memory for the group and killed one of its
+ * processes, the others go too: half a command is of no use to anybody.  On
+ * v2 the kernel does that by itself; on v1 it tells, before it kills.
+ */
+
+static void
+sbx_init_command_memory(sbx_init_command_t *c)
+{
+    c->oom.fd = sbx_steal_fd(&c->fds[SBX_INIT_FD_OOM_EVENT]);
+    c->oom.handler = sbx_init_command_oom;
+    c->oom.data = c;
+
+    if (c->oom.fd != -1) {
+        sbx_init_source_set(&c->oom, EPOLLIN);
+
+    } else if (c->fds[SBX_INIT_FD_OOM] != -1) {
+        c->look = sbx_now_us() + SBX_INIT_OOM_POLL;
+        sbx_init_loop_wake(c->look);
+    }
+}
+
+
+static void
+sbx_init_command_oom(sbx_init_source_t *source, uint32_t events)
+{
+    uint64_t             count;
+    sbx_init_command_t  *c;
+
+    (void) events;
+
+    c = source->data;
+
+    while (read(source->fd, &count, sizeof(count)) == sizeof(count)) {
+        /* void */
+    }
+
+    c->looks = SBX_INIT_OOM_LOOKS;
+    sbx_init_command_look(c, sbx_now_us());
+
+    if (c->look != SBX_INIT_NONE) {
+        sbx_init_loop_wake(c->look);
+    }
+}
+
+
+static void
+sbx_init_command_look(sbx_init_command_t *c, uint64_t now)
+{
+    c->look = SBX_INIT_NONE;
+
+    if (sbx_init_usage_oom(c) != 0) {
+        sbx_init_command_kill(c, SBX_REASON_MEMORY);
+        return;
+    }
+
+    if (c->looks != 0) {
+        c->looks--;
+        c->look = now + SBX_INIT_OOM_LOOK;
+
+    } else if (c->oom.fd == -1) {
+        c->look = now + SBX_INIT_OOM_POLL;
     }
 }
 
@@ -429,9 +506,11 @@ sbx_init_command_kill(sbx_init_command_t *c, sbx_reason_t reason)
 
     c->killed = 1;
     c->reason = reason;
-    c->recheck = sbx_now_us() + SBX_INIT_KILL_AGAIN;
+    c->again = sbx_now_us() + SBX_INIT_KILL_AGAIN;
+    c->recheck = c->again;
     sbx_init_loop_wake(c->recheck);
 
+    sbx_init_kill_hurry(c->fds[SBX_INIT_FD_CPU_MAX]);
     sbx_init_kill_group(c->fds[SBX_INIT_FD_KILL], sbx_init_command_pid(c));
 }
 
@@ -459,6 +538,7 @@ sbx_init_command_terminate(void)
 static void
 sbx_init_command_over(sbx_init_command_t *c)
 {
+    int       killed;
     uint64_t  now;
 
     now = sbx_now_us();
@@ -466,16 +546,30 @@ sbx_init_command_over(sbx_init_command_t *c)
     c->state = SBX_INIT_OVER;
     c->deadline = SBX_INIT_NONE;
     c->poll = SBX_INIT_NONE;
+    c->look = SBX_INIT_NONE;
     sbx_init_input_close(c);
     sbx_init_output_watch(c);
+
+    killed = WIFSIGNALED(c->status) && WTERMSIG(c->status) == SIGKILL;
+
+    if (killed && !c->killed && sbx_init_usage_oom(c) != 0) {
+        /* by the kernel: what is left of the command follows */
+        c->killed = 1;
+        c->reason = SBX_REASON_MEMORY;
+        sbx_init_kill_hurry(c->fds[SBX_INIT_FD_CPU_MAX]);
+    }
+
+    if (!c->killed) {
+        sbx_init_left_take(c);
+    }
+
+    sbx_init_source_close(&c->oom);
 
     if (c->killed) {
         c->give_up = now + SBX_INIT_GROUP_WAIT;
         sbx_init_command_group(c, now);
 
-    } else if (WIFSIGNALED(c->status) && WTERMSIG(c->status) == SIGKILL
-               && !sbx_init.ending && sbx_init_usage_oom(c) == 0)
-    {
+    } else if (killed && !sbx_init.ending) {
         /* it may be the broker's kill, whose word is on its way */
         c->recheck = now + SBX_INIT_GRACE;
         sbx_init_loop_wake(c->recheck);
@@ -510,7 +604,13 @@ sbx_init_command_group(sbx_init_command_t *c, uint64_t now)
         return;
     }
 
-    sbx_init_kill_group(c->fds[SBX_INIT_FD_KILL], 0);
+    /* forks under way died with the rest: to kill them all again takes time
+     * from those that are dying */
+
+    if (now >= c->again) {
+        sbx_init_kill_group(c->fds[SBX_INIT_FD_KILL], 0);
+        c->again = now + SBX_INIT_KILL_AGAIN;
+    }
 
     c->recheck = now + SBX_INIT_GROUP_POLL;
     sbx_init_loop_wake(c->recheck);
@@ -579,7 +679,7 @@ sbx_init_command_answer(sbx_init_command_t *c)
     }
 
     x->pid = c->pid;
-    x->reason = sbx_init_command_reason(c, oom);
+    x->reason = sbx_init_command_reason(c);
     x->flags |= oom != 0 ? SBX_EXIT_OOM_KILLED : 0;
     x->flags |= x->reason == SBX_REASON_TIMEOUT ? SBX_EXIT_TIMED_OUT : 0;
     x->flags |= x->reason == SBX_REASON_CANCELLED ? SBX_EXIT_CANCELLED : 0;
@@ -649,7 +749,7 @@ sbx_init_command_excuse(sbx_init_command_t *c)
 /* Who ended it says why; an exit status of 137 says nothing. */
 
 static sbx_reason_t
-sbx_init_command_reason(sbx_init_command_t *c, uint64_t oom)
+sbx_init_command_reason(sbx_init_command_t *c)
 {
     int  sig;
 
@@ -661,10 +761,6 @@ sbx_init_command_reason(sbx_init_command_t *c, uint64_t oom)
 
     if (c->failed) {
         return SBX_REASON_NOT_STARTED;
-    }
-
-    if (sig == SIGKILL && oom != 0) {
-        return SBX_REASON_MEMORY;
     }
 
     if (c->terminated || (sbx_init.ending && sig == SIGKILL)) {
@@ -683,12 +779,10 @@ sbx_init_command_reason(sbx_init_command_t *c, uint64_t oom)
 }
 
 
-/* What is left divided by the processors: it cannot be used up sooner. */
-
 static void
 sbx_init_command_cpu(sbx_init_command_t *c, uint64_t now)
 {
-    uint64_t  cpus, left, limit, used;
+    uint64_t  limit, used;
 
     limit = c->exec.cpu_seconds * 1000;
     used = sbx_init_usage_cpu(c);
@@ -699,11 +793,33 @@ sbx_init_command_cpu(sbx_init_command_t *c, uint64_t now)
         return;
     }
 
-    cpus = c->cpus != 0 && c->cpus < SBX_UNLIMITED
-           ? c->cpus : (uint64_t) sbx_init.cpus * 1000;
-    left = (limit - used) * 1000 / cpus;
+    c->poll = sbx_init_command_next(now, limit - used, c->cpus);
+}
 
-    c->poll = now + (left > SBX_INIT_POLL_MIN ? left : SBX_INIT_POLL_MIN);
+
+/*
+ * What is left cannot be used up sooner than the quota allows, but for one
+ * period, of which all may be used at once by many.  Near the end a quarter
+ * of the time is waited.
+ */
+
+uint64_t
+sbx_init_command_next(uint64_t now, uint64_t left, uint64_t cpus)
+{
+    uint64_t  time, wait;
+
+    if (cpus == 0 || cpus >= SBX_UNLIMITED) {
+        cpus = (uint64_t) sbx_init.cpus * 1000;
+    }
+
+    time = left * 1000 / cpus;
+    wait = time / 4;
+
+    if (time > SBX_INIT_PERIOD && time - SBX_INIT_PERIOD > wait) {
+        wait = time - SBX_INIT_PERIOD;
+    }
+
+    return now + (wait > SBX_INIT_POLL_MIN ? wait : SBX_INIT_POLL_MIN);
 }
 
 
@@ -745,6 +861,10 @@ sbx_init_command_due(sbx_init_command_t *c, uint64_t now)
             sbx_init_command_cpu(c, now);
         }
 
+        if (now >= c->look) {
+            sbx_init_command_look(c, now);
+        }
+
         if (now >= c->recheck) {
             /* it may have been too early to be in its group */
             sbx_init_kill_group(c->fds[SBX_INIT_FD_KILL],
@@ -753,6 +873,7 @@ sbx_init_command_due(sbx_init_command_t *c, uint64_t now)
         }
 
         due = c->deadline < c->poll ? c->deadline : c->poll;
+        due = due < c->look ? due : c->look;
 
         return due < c->recheck ? due : c->recheck;
 
@@ -798,6 +919,7 @@ sbx_init_command_release(sbx_init_command_t *c)
 
     sbx_init_input_close(c);
     sbx_init_output_close(c);
+    sbx_init_source_close(&c->oom);
 
     if (c->launch != NULL) {
         sbx_init_command_ends(c);

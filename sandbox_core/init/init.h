@@ -106,6 +106,8 @@ typedef enum {
     SBX_INIT_FD_IO,
     SBX_INIT_FD_POPULATED,
     SBX_INIT_FD_PIDS_CURRENT,
+    SBX_INIT_FD_OOM_EVENT,
+    SBX_INIT_FD_CPU_MAX,
     SBX_INIT_FD_MAX
 } sbx_init_fd_t;
 
@@ -187,6 +189,10 @@ struct sbx_init_command_s {
     uint64_t              deadline;
     uint64_t              poll;        /* next look at the CPU time */
     uint64_t              recheck;     /* next look at a killed group */
+    uint64_t              again;       /* next kill of such a group */
+    sbx_init_source_t     oom;         /* the group ran out of memory */
+    uint64_t              look;        /* next look at whom that has killed */
+    unsigned              looks;       /* that are left */
     uint64_t              give_up;     /* OVER: the group is waited for until
                                           then; CLOSING: the worker is */
     sbx_reason_t          reason;      /* why init killed it */
@@ -229,7 +235,19 @@ void sbx_init_command_step(sbx_init_command_t *c);
 void sbx_init_command_free(sbx_init_command_t *c);
 unsigned sbx_init_command_running(void);
 
+/* The moment of the next look at what a group has used of its limit. */
+uint64_t sbx_init_command_next(uint64_t now, uint64_t left, uint64_t cpus);
+
+/* left.c: what commands have left in the background */
+/* The leader is dead, by itself: its group's limits go on to hold. */
+void sbx_init_left_take(const sbx_init_command_t *c);
+/* Orphans have died: a group may be empty. */
+void sbx_init_left_reaped(void);
+void sbx_init_left_tick(uint64_t now);
+
 /* kill.c */
+/* A group that is about to be killed does not wait for its quota. */
+void sbx_init_kill_hurry(int fd);
 /* By the group's file, or else by walking; the leader (unless 0) itself. */
 void sbx_init_kill_group(int fd, pid_t leader);
 /* 1 while processes of a leader are to be seen; kills them again. */
@@ -268,8 +286,13 @@ void sbx_init_input_close(sbx_init_command_t *c);
 void sbx_init_usage(sbx_init_command_t *c, sbx_f_exit_t *x);
 /* Microseconds used so far, or 0 where nothing tells. */
 uint64_t sbx_init_usage_cpu(sbx_init_command_t *c);
-uint64_t sbx_init_usage_oom(sbx_init_command_t *c);
+/* The same, of a group's files: */
+int sbx_init_usage_cpu_of(int fd, uint64_t *used);
+/* processes that the kernel killed for want of memory; */
+uint64_t sbx_init_usage_oom_of(int fd);
 /* 0: the group is empty; 1: it is not; -1: nothing tells. */
+int sbx_init_usage_populated_of(int fd);
+uint64_t sbx_init_usage_oom(sbx_init_command_t *c);
 int sbx_init_usage_populated(sbx_init_command_t *c);
 
 

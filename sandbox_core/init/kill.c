@@ -36,6 +36,17 @@ static int sbx_init_kill_walk(pid_t leader, int sig);
 
 
 void
+sbx_init_kill_hurry(int fd)
+{
+    /* the words of v2 and of v1; one of them is refused */
+
+    if (fd != -1 && pwrite(fd, "max", 3, 0) == -1) {
+        (void) (pwrite(fd, "-1", 2, 0) == -1);
+    }
+}
+
+
+void
 sbx_init_kill_group(int fd, pid_t leader)
 {
     if ((fd == -1 || pwrite(fd, "1", 1, 0) != 1) && leader > 0) {

@@ -169,6 +169,7 @@ sbx_init_loop_tick(void)
 
     sbx_init_launch_sweep();
     sbx_init_command_tick(now);
+    sbx_init_left_tick(now);
     sbx_init_output_tick(now);
     sbx_init_file_tick(now);
     sbx_init_control_tick(now);
@@ -256,6 +257,7 @@ sbx_init_loop_children(sbx_init_source_t *source, uint32_t events)
     }
 
     if (orphans) {
+        sbx_init_left_reaped();
         sbx_init_record(SBX_R_REAPED, 0);
     }
 

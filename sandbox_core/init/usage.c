@@ -128,13 +128,16 @@ sbx_init_usage(sbx_init_command_t *c, sbx_f_exit_t *x)
 }
 
 
-/* A line for each device, and on it rbytes=N wbytes=N among others. */
+/*
+ * A line for each device, and on it rbytes=N wbytes=N among others.  What
+ * goes to a loop device is counted a second time where its file lies.
+ */
 
 static void
 sbx_init_usage_io(int fd, sbx_f_exit_t *x)
 {
-    char   buf[4096], *p;
-    size_t i;
+    char    buf[4096], *line, *next, *p;
+    size_t  i;
 
     struct {
         const char  *key;
@@ -148,28 +151,41 @@ sbx_init_usage_io(int fd, sbx_f_exit_t *x)
         return;
     }
 
-    for (i = 0; i < sbx_nelts(keys); i++) {
-        for (p = strstr(buf, keys[i].key);
-             p != NULL;
-             p = strstr(p, keys[i].key))
-        {
-            p += strlen(keys[i].key);
-            *keys[i].sum += strtoull(p, NULL, 10);
+    for (line = buf; line != NULL && *line != '\0'; line = next) {
+        next = strchr(line, '\n');
+
+        if (next != NULL) {
+            *next++ = '\0';
+        }
+
+        for (i = 0; i < sbx_nelts(keys); i++) {
+            p = strstr(line, keys[i].key);
+
+            if (p != NULL && strncmp(line, "7:", 2) != 0) {
+                *keys[i].sum += strtoull(p + strlen(keys[i].key), NULL, 10);
+            }
         }
     }
+}
+
+
+int
+sbx_init_usage_cpu_of(int fd, uint64_t *used)
+{
+    char  buf[512];
+
+    return sbx_init_usage_read(fd, buf, sizeof(buf)) > 0
+           && sbx_init_usage_key(buf, "usage_usec", used);
 }
 
 
 uint64_t
 sbx_init_usage_cpu(sbx_init_command_t *c)
 {
-    char             buf[512];
     uint64_t         used;
     struct timespec  ts;
 
-    if (sbx_init_usage_read(c->fds[SBX_INIT_FD_CPU], buf, sizeof(buf)) > 0
-        && sbx_init_usage_key(buf, "usage_usec", &used))
-    {
+    if (sbx_init_usage_cpu_of(c->fds[SBX_INIT_FD_CPU], &used)) {
         return used;
     }
 
@@ -188,10 +204,17 @@ sbx_init_usage_cpu(sbx_init_command_t *c)
 uint64_t
 sbx_init_usage_oom(sbx_init_command_t *c)
 {
+    return sbx_init_usage_oom_of(c->fds[SBX_INIT_FD_OOM]);
+}
+
+
+uint64_t
+sbx_init_usage_oom_of(int fd)
+{
     char      buf[512];
     uint64_t  kills;
 
-    if (sbx_init_usage_read(c->fds[SBX_INIT_FD_OOM], buf, sizeof(buf)) > 0
+    if (sbx_init_usage_read(fd, buf, sizeof(buf)) > 0
         && sbx_init_usage_key(buf, "oom_kill", &kills))
     {
         return kills;
@@ -204,11 +227,17 @@ sbx_init_usage_oom(sbx_init_command_t *c)
 int
 sbx_init_usage_populated(sbx_init_command_t *c)
 {
+    return sbx_init_usage_populated_of(c->fds[SBX_INIT_FD_POPULATED]);
+}
+
+
+int
+sbx_init_usage_populated_of(int fd)
+{
     char      buf[256];
     uint64_t  populated;
 
-    if (sbx_init_usage_read(c->fds[SBX_INIT_FD_POPULATED], buf, sizeof(buf))
-            > 0
+    if (sbx_init_usage_read(fd, buf, sizeof(buf)) > 0
         && sbx_init_usage_key(buf, "populated", &populated))
     {
         return populated != 0;

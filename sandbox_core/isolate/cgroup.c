@@ -354,6 +354,18 @@ sbx_cgroup_set_sockets(const sbx_cgroup_t *cg, const char *path,
 
 
 int
+sbx_cgroup_set_oom_group(const sbx_cgroup_t *cg, const char *path)
+{
+    if (!cg->tree[cg->role[SBX_ROLE_MEMORY]].v2) {
+        return 0;
+    }
+
+    return sbx_cgroup_write(cg, SBX_ROLE_MEMORY, path, "memory.oom.group",
+                            "1");
+}
+
+
+int
 sbx_cgroup_set_pids(const sbx_cgroup_t *cg, const char *path, uint64_t count)
 {
     char  text[32];

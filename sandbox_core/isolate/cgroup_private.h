@@ -109,6 +109,9 @@ int sbx_cgroup_set_memory(const sbx_cgroup_t *cg, const char *path,
  * it: memory is the group's.  A no-op on v2, whose memory.max covers it. */
 int sbx_cgroup_set_sockets(const sbx_cgroup_t *cg, const char *path,
     uint64_t memory);
+/* v2: where the kernel kills one process of the group it kills them all.  A
+ * no-op on v1, which knows no such thing. */
+int sbx_cgroup_set_oom_group(const sbx_cgroup_t *cg, const char *path);
 int sbx_cgroup_set_pids(const sbx_cgroup_t *cg, const char *path,
     uint64_t count);
 int sbx_cgroup_set_cpus(const sbx_cgroup_t *cg, const char *path,

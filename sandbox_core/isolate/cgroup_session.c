@@ -25,6 +25,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 
 
@@ -74,6 +75,7 @@ static int sbx_session_limit(const sbx_cgroup_session_t *cs, sbx_error_t *e);
 static unsigned sbx_session_attach(sbx_cgroup_session_t *cs, int *fds,
     const char *group);
 static void sbx_session_close(int *fds);
+static int sbx_command_oom_event(const sbx_cgroup_command_t *cc, int file);
 static void sbx_session_path(const sbx_cgroup_session_t *cs,
     const char *group, char *path);
 
@@ -440,6 +442,7 @@ sbx_cgroup_command_create(sbx_cgroup_session_t *cs, uint32_t number,
     if (sbx_cgroup_make(cs->cg, cc->path) == -1
         || sbx_cgroup_set_memory(cs->cg, cc->path, cs->limits.memory) == -1
         || sbx_cgroup_set_sockets(cs->cg, cc->path, cs->limits.memory) == -1
+        || sbx_cgroup_set_oom_group(cs->cg, cc->path) == -1
         || sbx_cgroup_set_pids(cs->cg, cc->path, cs->limits.processes) == -1
         || sbx_cgroup_set_cpus(cs->cg, cc->path, cs->limits.cpus) == -1)
     {
@@ -467,7 +470,8 @@ sbx_cgroup_command_limit(sbx_cgroup_command_t *cc,
     session = &cc->cs->limits;
 
     if ((limits->memory < session->memory
-         && sbx_cgroup_set_memory(cg, cc->path, limits->memory) == -1)
+         && (sbx_cgroup_set_memory(cg, cc->path, limits->memory) == -1
+             || sbx_cgroup_set_sockets(cg, cc->path, limits->memory) == -1))
         || (limits->processes < session->processes
             && sbx_cgroup_set_pids(cg, cc->path, limits->processes) == -1)
         || (limits->cpus < session->cpus
@@ -485,7 +489,7 @@ unsigned
 sbx_cgroup_command_fds(sbx_cgroup_command_t *cc, int *fds, uint32_t *mask,
     uint32_t *attach_count)
 {
-    int                  fd;
+    int                  fd, oom;
     size_t               k;
     unsigned             i, n;
     const char          *name;
@@ -519,6 +523,7 @@ sbx_cgroup_command_fds(sbx_cgroup_command_t *cc, int *fds, uint32_t *mask,
 
     *mask = SBX_TASK_FD_ATTACH;
     *attach_count = n;
+    oom = -1;
 
     for (k = 0; k < sbx_nelts(sbx_command_files); k++) {
         if (cg->missing & sbx_command_files[k].bit) {
@@ -537,10 +542,62 @@ sbx_cgroup_command_fds(sbx_cgroup_command_t *cc, int *fds, uint32_t *mask,
         if (fd != -1) {
             fds[n++] = fd;
             *mask |= sbx_command_files[k].bit;
+            oom = sbx_command_files[k].bit == SBX_TASK_FD_OOM ? fd : oom;
         }
     }
 
+    fd = sbx_command_oom_event(cc, oom);
+
+    if (fd != -1) {
+        fds[n++] = fd;
+        *mask |= SBX_TASK_FD_OOM_EVENT;
+    }
+
+    fd = sbx_cgroup_open_file(cg, SBX_ROLE_CPU, cc->path,
+                         sbx_cgroup_file(cg, SBX_ROLE_CPU, SBX_FILE_CPU_MAX),
+                              O_WRONLY);
+
+    if (fd != -1) {
+        fds[n++] = fd;
+        *mask |= SBX_TASK_FD_CPU_MAX;
+    }
+
     return n;
+}
+
+
+/* The kernel keeps the two for as long as the eventfd or the group lives. */
+
+static int
+sbx_command_oom_event(const sbx_cgroup_command_t *cc, int file)
+{
+    int                  event;
+    char                 text[64];
+    const sbx_cgroup_t  *cg;
+
+    cg = cc->cs->cg;
+
+    if (file == -1 || cg->tree[cg->role[SBX_ROLE_MEMORY]].v2) {
+        return -1;
+    }
+
+    event = eventfd(0, EFD_CLOEXEC|EFD_NONBLOCK);
+
+    if (event == -1) {
+        return -1;
+    }
+
+    (void) snprintf(text, sizeof(text), "%d %d", event, file);
+
+    if (sbx_cgroup_write(cg, SBX_ROLE_MEMORY, cc->path,
+                         "cgroup.event_control", text)
+        == -1)
+    {
+        (void) close(event);
+        return -1;
+    }
+
+    return event;
 }
 
 

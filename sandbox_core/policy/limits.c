@@ -35,7 +35,7 @@ const sbx_limit_t  sbx_limit_table[] = {
       16 * MB, 64 * TB, 512 * MB, 4 * GB, 1, 1, 0 },
 
     { "cpus", "cpus", SBX_UNIT_MILLI, FIELD(cpus),
-      10, 4096 * 1000, 1000, 4000, 1, 0, 0 },
+      10, 4096 * 1000, 1000, 4000, 1, 1, 0 },
 
     { "cpu_seconds", "cpu_seconds", SBX_UNIT_SECONDS, FIELD(cpu_seconds),
       10, 365 * DAY, SBX_UNLIMITED, SBX_UNLIMITED, 1, 1, 1 },
