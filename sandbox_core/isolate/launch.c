@@ -662,9 +662,11 @@ sbx_child_user(const sbx_child_t *child, sbx_error_t *e)
         _exit(1);
     }
 
-    if (setgroups(0, NULL) == -1
-        || setresgid(0, 0, 0) == -1
-        || setresuid(0, 0, 0) == -1)
+    /* not libc's, which would tell the broker's threads: they are not here */
+
+    if (syscall(SYS_setgroups, 0, NULL) == -1
+        || syscall(SYS_setresgid, 0, 0, 0) == -1
+        || syscall(SYS_setresuid, 0, 0, 0) == -1)
     {
         return sbx_error(e, errno, SBX_E_INTERNAL,
                          "cannot take the session's ids");
@@ -720,8 +722,8 @@ sbx_child_owner(const sbx_launch_t *launch, sbx_error_t *e)
 
     rc = 0;
 
-    if (setresgid((gid_t) -1, (gid_t) launch->uid_first, (gid_t) -1) == -1
-        || setresuid((uid_t) -1, (uid_t) launch->uid_first, (uid_t) -1) == -1
+    if (syscall(SYS_setresgid, -1, (gid_t) launch->uid_first, -1) == -1
+        || syscall(SYS_setresuid, -1, (uid_t) launch->uid_first, -1) == -1
         || cap_set_proc(caps) == -1)
     {
         rc = sbx_error(e, errno, SBX_E_INTERNAL,
