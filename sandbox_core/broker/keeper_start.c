@@ -40,7 +40,7 @@ static int sbx_keeper_inherit(sbx_keeper_t *k, sbx_error_t *e);
 
 static const cap_value_t  sbx_keeper_bounding[] = {
     CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_SETGID, CAP_SETUID,
-    CAP_NET_ADMIN, CAP_SYS_CHROOT, CAP_SYS_ADMIN, CAP_MKNOD
+    CAP_NET_ADMIN, CAP_SYS_CHROOT, CAP_SYS_ADMIN, CAP_MKNOD, CAP_SYS_RESOURCE
 };
 
 

@@ -11,10 +11,12 @@
 
 
 /* Real root's: clone and mounts, ids of sessions, files owned by them, lo
- * and sysctls of a new network namespace, device nodes, pivot_root. */
+ * and sysctls of a new network namespace, device nodes, pivot_root.  The
+ * last, by which a session cannot better its standing when memory runs out,
+ * is kept only where it is held. */
 static const cap_value_t  sbx_caps_broker[] = {
     CAP_SYS_ADMIN, CAP_SETUID, CAP_SETGID, CAP_CHOWN, CAP_DAC_OVERRIDE,
-    CAP_FOWNER, CAP_NET_ADMIN, CAP_MKNOD, CAP_SYS_CHROOT
+    CAP_FOWNER, CAP_NET_ADMIN, CAP_MKNOD, CAP_SYS_CHROOT, CAP_SYS_RESOURCE
 };
 
 /* Valid against the session's own ids only.  KILL: init ends commands of
@@ -27,12 +29,21 @@ static const cap_value_t  sbx_caps_init[] = {
 
 
 static int sbx_caps_keep(const cap_value_t *keep, size_t n, sbx_error_t *e);
+static int sbx_caps_held(cap_value_t cap);
 
 
 int
 sbx_caps_reduce_broker(sbx_error_t *e)
 {
-    if (sbx_caps_keep(sbx_caps_broker, sbx_nelts(sbx_caps_broker), e) == -1) {
+    size_t  n;
+
+    n = sbx_nelts(sbx_caps_broker);
+
+    if (!sbx_caps_held(sbx_caps_broker[n - 1])) {
+        n--;
+    }
+
+    if (sbx_caps_keep(sbx_caps_broker, n, e) == -1) {
         return -1;
     }
 
@@ -42,6 +53,24 @@ sbx_caps_reduce_broker(sbx_error_t *e)
     }
 
     return 0;
+}
+
+
+static int
+sbx_caps_held(cap_value_t cap)
+{
+    cap_t             caps;
+    cap_flag_value_t  held;
+
+    held = CAP_CLEAR;
+    caps = cap_get_proc();
+
+    if (caps != NULL) {
+        (void) cap_get_flag(caps, cap, CAP_PERMITTED, &held);
+        (void) cap_free(caps);
+    }
+
+    return held == CAP_SET;
 }
 
 

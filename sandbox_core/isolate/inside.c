@@ -65,12 +65,14 @@ static const char  *sbx_inside_dirs[] = {
 
 /* Hidden where the kernel has them. */
 static const char  *sbx_inside_files_hidden[] = {
-    "proc/buddyinfo", "proc/cmdline", "proc/config.gz", "proc/diskstats", "proc/interrupts",
-    "proc/iomem", "proc/ioports", "proc/kallsyms", "proc/kcore",
-    "proc/key-users", "proc/keys", "proc/kmsg", "proc/latency_stats",
-    "proc/locks", "proc/mdstat", "proc/modules", "proc/pagetypeinfo",
-    "proc/partitions",
-    "proc/sched_debug", "proc/schedstat", "proc/slabinfo", "proc/softirqs",
+    "proc/allocinfo", "proc/bootconfig", "proc/buddyinfo", "proc/cgroups",
+    "proc/cmdline", "proc/config.gz", "proc/consoles", "proc/diskstats",
+    "proc/interrupts", "proc/iomem", "proc/ioports", "proc/kallsyms",
+    "proc/kcore", "proc/key-users", "proc/keys", "proc/kmsg",
+    "proc/kpagecgroup", "proc/kpagecount", "proc/kpageflags",
+    "proc/latency_stats", "proc/locks", "proc/mdstat", "proc/modules",
+    "proc/pagetypeinfo", "proc/partitions", "proc/sched_debug",
+    "proc/schedstat", "proc/slabinfo", "proc/softirqs",
     "proc/swaps", "proc/sysrq-trigger", "proc/timer_list",
     "proc/timer_stats", "proc/vmallocinfo", "proc/vmstat", "proc/zoneinfo"
 };

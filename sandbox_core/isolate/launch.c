@@ -299,11 +299,23 @@ sbx_launch_cpus(sbx_plan_t *plan)
 static int
 sbx_launch_config(const sbx_child_t *child, sbx_error_t *e)
 {
+    size_t               filter_size;
     sbx_auto_fd          fd = -1;
     const sbx_launch_t  *launch;
     sbx_init_config_t    config;
 
     launch = child->plan.launch;
+
+    /* commands inherit init's filter: the same one again would only cost, and
+       may fail when others have used up the room for machine code */
+
+    filter_size = launch->filter_size;
+
+    if (filter_size == launch->init_filter_size
+        && memcmp(launch->filter, launch->init_filter, filter_size) == 0)
+    {
+        filter_size = 0;
+    }
 
     memset(&config, 0, sizeof(config));
 
@@ -314,7 +326,7 @@ sbx_launch_config(const sbx_child_t *child, sbx_error_t *e)
     config.gid = 1000;
     config.files_attach_count = child->nfiles_fds;
     config.cpus_visible = child->plan.cpus;
-    config.filter_size = (uint32_t) launch->filter_size;
+    config.filter_size = (uint32_t) filter_size;
     config.env_size = (uint32_t) launch->env_size;
     config.capabilities = launch->capabilities;
     config.flags = launch->create_flags;
@@ -329,7 +341,7 @@ sbx_launch_config(const sbx_child_t *child, sbx_error_t *e)
     if (fd == -1
         || sbx_write_all(fd, &config, sizeof(config)) == -1
         || sbx_write_all(fd, launch->env, launch->env_size) == -1
-        || sbx_write_all(fd, launch->filter, launch->filter_size) == -1
+        || sbx_write_all(fd, launch->filter, filter_size) == -1
         || lseek(fd, 0, SEEK_SET) == -1
         || fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW
                                   | F_SEAL_WRITE)
@@ -583,7 +595,8 @@ sbx_child_isolate(sbx_child_t *child, sbx_error_t *e)
                          "cannot open /proc/sys/user");
     }
 
-    /* should the host run out of memory, sessions go before services */
+    /* should the host run out of memory, sessions go before services; as
+       SYS_RESOURCE is held, this is also the least that they may set */
     (void) sbx_write_at(proc, "self/oom_score_adj", "300");
 
     if (sbx_net_setup(proc, e) == -1

@@ -16,15 +16,19 @@
 #include "isolate.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <linux/sockios.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -44,14 +48,24 @@
 /* A jump reaches 255 instructions and a run takes at most two, so that half
  * of the runs may be jumped over. */
 #define SBX_RUNS_MAX     240
-#define SBX_FILTER_MAX   (128 + 2 * SBX_RUNS_MAX)
+#define SBX_FILTER_MAX   (256 + 2 * SBX_RUNS_MAX)
 
 #define SBX_NAMESPACES   (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS        \
                           | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID       \
                           | CLONE_NEWNET | 0x80 /* CLONE_NEWTIME */)
 
-#define SBX_SOCKET_PROTOCOLS   5
-#define SBX_SOCKET_TYPE        0xfu    /* the rest are flags */
+#define SBX_SOCKET_TYPE  0xfu          /* the rest are flags */
+
+/* Of an extended attribute's value.  The kernel counts the memory of an
+ * access control list for nobody: 64 KB for each file would be gigabytes. */
+#define SBX_XATTR_MAX    64
+
+#ifndef PR_SCHED_CORE
+#define PR_SCHED_CORE    62
+#endif
+#ifndef MADV_MERGEABLE
+#define MADV_MERGEABLE   12
+#endif
 
 
 /*
@@ -75,7 +89,7 @@ static const char  *sbx_seccomp_allowed[] = {
     "pwritev", "pwritev2", "read", "readahead", "readlink", "readlinkat",
     "readv", "removexattr", "rename", "renameat", "renameat2", "rmdir",
     "sendfile", "setxattr", "splice", "stat", "statfs", "statx", "symlink",
-    "symlinkat", "sync", "sync_file_range", "syncfs", "tee", "truncate",
+    "symlinkat", "sync_file_range", "syncfs", "tee", "truncate",
     "umask", "unlink", "unlinkat", "utime", "utimensat", "utimes",
     "vmsplice", "write", "writev",
 
@@ -158,6 +172,13 @@ static const char  *sbx_seccomp_refused[] = {
 
 
 /*
+ * Nothing is done, and said to be: sync() writes what everybody on the host
+ * has in memory, and a session's own files are as safe without.
+ */
+static const char  *sbx_seccomp_idle[] = { "sync" };
+
+
+/*
  * ---- arguments -----------------------------------------------------------
  */
 
@@ -165,6 +186,29 @@ typedef struct {
     struct sock_filter   code[SBX_FILTER_MAX];
     unsigned             n;
 } sbx_filter_t;
+
+/* What is refused of a call, by the low half of one argument. */
+typedef enum {
+    SBX_ARG_ONE_OF,               /* of the values */
+    SBX_ARG_NONE_OF,
+    SBX_ARG_BITS,                 /* any bit of the first value */
+    SBX_ARG_ABOVE                 /* the first value */
+} sbx_arg_test_t;
+
+typedef struct {
+    long              nr;
+    unsigned          arg;
+    sbx_arg_test_t    test;
+    uint32_t          err;        /* 0: nothing is done, and said to be */
+    const uint32_t   *values;
+    unsigned          count;
+} sbx_arg_rule_t;
+
+typedef struct {
+    uint32_t          level;
+    const uint32_t   *names;
+    unsigned          count;
+} sbx_option_rule_t;
 
 typedef struct {
     uint32_t   first;             /* up to the next run's */
@@ -178,6 +222,8 @@ typedef struct {
 
 
 static void sbx_filter_arguments(sbx_filter_t *f);
+static void sbx_filter_rule(sbx_filter_t *f, const sbx_arg_rule_t *rule);
+static void sbx_filter_options(sbx_filter_t *f);
 static void sbx_filter_socket(sbx_filter_t *f);
 static int sbx_filter_list(sbx_filter_t *f, sbx_error_t *e);
 static int sbx_filter_answers(uint32_t *answers, sbx_error_t *e);
@@ -263,72 +309,176 @@ sbx_filter_any(sbx_filter_t *f, const uint32_t *values, unsigned count,
 }
 
 
+/*
+ * TIOCSTI and TIOCLINUX type into terminals.  TIOCSETD gives a terminal a
+ * line discipline, and the calls of bridges, VLANs and frame relay come
+ * before any check of rights: each loads a module of the kernel's that has
+ * nothing to do here.
+ */
+static const uint32_t  sbx_arg_ioctl[] = {
+    TIOCSTI, 0x541c /* TIOCLINUX */, TIOCSETD,
+    SIOCGIFBR, SIOCSIFBR, SIOCBRADDBR, SIOCBRDELBR, SIOCBRADDIF, SIOCBRDELIF,
+    SIOCADDDLCI, SIOCDELDLCI, SIOCGIFVLAN, SIOCSIFVLAN
+};
+
+static const uint32_t  sbx_arg_clone[] = { SBX_NAMESPACES };
+static const uint32_t  sbx_arg_map_huge[] = { MAP_HUGETLB };
+static const uint32_t  sbx_arg_memfd_huge[] = { MFD_HUGETLB };
+static const uint32_t  sbx_arg_shm_huge[] = { SHM_HUGETLB };
+static const uint32_t  sbx_arg_personality[] = {
+    0, 0x8, 0x20000, 0x20008, 0xffffffff
+};
+static const uint32_t  sbx_arg_pair[] = { AF_UNIX };
+static const uint32_t  sbx_arg_xattr[] = { SBX_XATTR_MAX };
+static const uint32_t  sbx_arg_prctl[] = { PR_SCHED_CORE };
+static const uint32_t  sbx_arg_madvise[] = { MADV_MERGEABLE };
+static const uint32_t  sbx_arg_fadvise[] = { POSIX_FADV_DONTNEED };
+
+#define SBX_ARG(nr, arg, test, err, values)                                  \
+    { SYS_ ## nr, arg, SBX_ARG_ ## test, err, values, sbx_nelts(values) }
+
+static const sbx_arg_rule_t  sbx_arg_rules[] = {
+    SBX_ARG(ioctl, 1, ONE_OF, EPERM, sbx_arg_ioctl),
+    SBX_ARG(clone, 0, BITS, EPERM, sbx_arg_clone),
+
+    /* huge pages are the machine's, and no group's memory counts them */
+    SBX_ARG(mmap, 3, BITS, ENOMEM, sbx_arg_map_huge),
+    SBX_ARG(memfd_create, 1, BITS, ENOMEM, sbx_arg_memfd_huge),
+    SBX_ARG(shmget, 2, BITS, ENOMEM, sbx_arg_shm_huge),
+
+    /* one page for two tenants tells each what the other has in it */
+    SBX_ARG(madvise, 2, ONE_OF, EINVAL, sbx_arg_madvise),
+    SBX_ARG(process_madvise, 3, ONE_OF, EINVAL, sbx_arg_madvise),
+
+    /* programs of the host would leave the memory that all share */
+    SBX_ARG(fadvise64, 3, ONE_OF, 0, sbx_arg_fadvise),
+
+    SBX_ARG(setxattr, 3, ABOVE, EOPNOTSUPP, sbx_arg_xattr),
+    SBX_ARG(lsetxattr, 3, ABOVE, EOPNOTSUPP, sbx_arg_xattr),
+    SBX_ARG(fsetxattr, 3, ABOVE, EOPNOTSUPP, sbx_arg_xattr),
+
+    SBX_ARG(personality, 0, NONE_OF, EPERM, sbx_arg_personality),
+
+    /* a processor's other threads would be kept idle, at nobody's expense */
+    SBX_ARG(prctl, 0, ONE_OF, EPERM, sbx_arg_prctl),
+
+    SBX_ARG(socketpair, 0, NONE_OF, EPERM, sbx_arg_pair)
+};
+
+
+/*
+ * Options of sockets that take memory of the kernel's which no group counts
+ * (filters, whose machine code is limited for the whole host at once, so
+ * that others could have none; keys; memberships), or whose protocol is a
+ * module of its own.
+ */
+static const uint32_t  sbx_option_socket[] = {
+    SO_ATTACH_FILTER, 50 /* SO_ATTACH_BPF */,
+    51 /* SO_ATTACH_REUSEPORT_CBPF */, 52 /* SO_ATTACH_REUSEPORT_EBPF */
+};
+static const uint32_t  sbx_option_tcp[] = {
+    14 /* TCP_MD5SIG */, 31 /* TCP_ULP */, 32 /* TCP_MD5SIG_EXT */,
+    38 /* TCP_AO_ADD_KEY */
+};
+static const uint32_t  sbx_option_ipv6[] = {
+    20 /* IPV6_ADD_MEMBERSHIP */, 27 /* IPV6_JOIN_ANYCAST */,
+    42 /* MCAST_JOIN_GROUP */, 46 /* MCAST_JOIN_SOURCE_GROUP */,
+    48 /* MCAST_MSFILTER */
+};
+
+static const sbx_option_rule_t  sbx_option_rules[] = {
+    { SOL_SOCKET,        sbx_option_socket, sbx_nelts(sbx_option_socket) },
+    { 6 /* SOL_TCP */,   sbx_option_tcp,    sbx_nelts(sbx_option_tcp) },
+    { 41 /* SOL_IPV6 */, sbx_option_ipv6,   sbx_nelts(sbx_option_ipv6) }
+};
+
+
 static void
 sbx_filter_arguments(sbx_filter_t *f)
 {
-    unsigned               begin;
-    static const uint32_t  requests[] = { TIOCSTI, 0x541c /* TIOCLINUX */ };
-    static const uint32_t  personas[] = { 0, 0x8, 0x20000, 0x20008,
-                                          0xffffffff };
-    static const uint32_t  pair[] = { AF_UNIX };
+    size_t  i;
 
     sbx_filter_add(f, BPF_LD | BPF_W | BPF_ABS,
                    offsetof(struct seccomp_data, arch), 0, 0);
     sbx_filter_add(f, BPF_JMP | BPF_JEQ | BPF_K, SBX_AUDIT_ARCH, 1, 0);
     sbx_filter_return(f, SECCOMP_RET_KILL_PROCESS);
 
-    begin = sbx_filter_begin(f, SYS_ioctl);
-    sbx_filter_load_arg(f, 1);
-    sbx_filter_any(f, requests, sbx_nelts(requests), 1, EPERM);
-    sbx_filter_end(f, begin);
+    for (i = 0; i < sbx_nelts(sbx_arg_rules); i++) {
+        sbx_filter_rule(f, &sbx_arg_rules[i]);
+    }
 
-    begin = sbx_filter_begin(f, SYS_clone);
-    sbx_filter_load_arg(f, 0);
-    sbx_filter_add(f, BPF_JMP | BPF_JSET | BPF_K, SBX_NAMESPACES, 0, 1);
-    sbx_filter_return(f, SECCOMP_RET_ERRNO | EPERM);
-    sbx_filter_end(f, begin);
-
-    /* huge pages are the machine's, and no group's memory counts them */
-
-    begin = sbx_filter_begin(f, SYS_mmap);
-    sbx_filter_load_arg(f, 3);
-    sbx_filter_add(f, BPF_JMP | BPF_JSET | BPF_K, MAP_HUGETLB, 0, 1);
-    sbx_filter_return(f, SECCOMP_RET_ERRNO | ENOMEM);
-    sbx_filter_end(f, begin);
-
-    begin = sbx_filter_begin(f, SYS_memfd_create);
-    sbx_filter_load_arg(f, 1);
-    sbx_filter_add(f, BPF_JMP | BPF_JSET | BPF_K, MFD_HUGETLB, 0, 1);
-    sbx_filter_return(f, SECCOMP_RET_ERRNO | ENOMEM);
-    sbx_filter_end(f, begin);
-
-    begin = sbx_filter_begin(f, SYS_personality);
-    sbx_filter_load_arg(f, 0);
-    sbx_filter_any(f, personas, sbx_nelts(personas), 0, EPERM);
-    sbx_filter_end(f, begin);
-
-    begin = sbx_filter_begin(f, SYS_socketpair);
-    sbx_filter_load_arg(f, 0);
-    sbx_filter_any(f, pair, sbx_nelts(pair), 0, EPERM);
-    sbx_filter_end(f, begin);
-
+    sbx_filter_options(f);
     sbx_filter_socket(f);
+}
+
+
+static void
+sbx_filter_rule(sbx_filter_t *f, const sbx_arg_rule_t *rule)
+{
+    unsigned  begin;
+
+    begin = sbx_filter_begin(f, (uint32_t) rule->nr);
+    sbx_filter_load_arg(f, rule->arg);
+
+    switch (rule->test) {
+
+    case SBX_ARG_ONE_OF:
+    case SBX_ARG_NONE_OF:
+        sbx_filter_any(f, rule->values, rule->count,
+                       rule->test == SBX_ARG_ONE_OF, rule->err);
+        break;
+
+    case SBX_ARG_BITS:
+        sbx_filter_add(f, BPF_JMP | BPF_JSET | BPF_K, rule->values[0], 0, 1);
+        sbx_filter_return(f, SECCOMP_RET_ERRNO | rule->err);
+        break;
+
+    case SBX_ARG_ABOVE:
+        sbx_filter_add(f, BPF_JMP | BPF_JGT | BPF_K, rule->values[0], 0, 1);
+        sbx_filter_return(f, SECCOMP_RET_ERRNO | rule->err);
+        break;
+    }
+
+    sbx_filter_end(f, begin);
+}
+
+
+static void
+sbx_filter_options(sbx_filter_t *f)
+{
+    size_t                    i;
+    unsigned                  begin, other;
+    const sbx_option_rule_t  *rule;
+
+    begin = sbx_filter_begin(f, SYS_setsockopt);
+
+    for (i = 0; i < sbx_nelts(sbx_option_rules); i++) {
+        rule = &sbx_option_rules[i];
+
+        sbx_filter_load_arg(f, 1);
+        other = f->n;
+        sbx_filter_add(f, BPF_JMP | BPF_JEQ | BPF_K, rule->level, 0, 0);
+        sbx_filter_load_arg(f, 2);
+        sbx_filter_any(f, rule->names, rule->count, 1, EPERM);
+        f->code[other].jf = (uint8_t) (f->n - other - 1);
+    }
+
+    sbx_filter_end(f, begin);
 }
 
 
 /*
  * Unix, IPv4 and IPv6 sockets, and netlink's route family, by which libc
- * lists interfaces.  Of protocols and types only those that are always
- * there: asking for another loads a kernel module.
+ * lists interfaces.  Of types and protocols only the pairs that are always
+ * there: asking for another starts the host's modprobe, as its root.
  */
 static void
 sbx_filter_socket(sbx_filter_t *f)
 {
-    unsigned               begin, netlink, unix_socket;
-    static const uint32_t  protocols[SBX_SOCKET_PROTOCOLS] = {
-        0, 1 /* ICMP */, 6 /* TCP */, 17 /* UDP */, 58 /* ICMPv6 */
-    };
+    unsigned               begin, netlink, unix_socket, end;
     static const uint32_t  route[] = { 0 };
+    static const uint32_t  tcp[] = { 0, 6 };
+    static const uint32_t  udp[] = { 0, 17 };
 
     begin = sbx_filter_begin(f, SYS_socket);
     sbx_filter_load_arg(f, 0);
@@ -344,11 +494,21 @@ sbx_filter_socket(sbx_filter_t *f)
 
     sbx_filter_load_arg(f, 1);
     sbx_filter_add(f, BPF_ALU | BPF_AND | BPF_K, SBX_SOCKET_TYPE, 0, 0);
-    sbx_filter_add(f, BPF_JMP | BPF_JGT | BPF_K, SOCK_RAW, 0, 1);
-    sbx_filter_return(f, SECCOMP_RET_ERRNO | EPROTONOSUPPORT);
 
+    sbx_filter_add(f, BPF_JMP | BPF_JEQ | BPF_K, SOCK_RAW, 0, 1);
+    sbx_filter_return(f, SECCOMP_RET_ERRNO | EPERM);
+
+    sbx_filter_add(f, BPF_JMP | BPF_JEQ | BPF_K, SOCK_STREAM, 0,
+                   sbx_nelts(tcp) + 3);
     sbx_filter_load_arg(f, 2);
-    sbx_filter_any(f, protocols, SBX_SOCKET_PROTOCOLS, 0, EPROTONOSUPPORT);
+    sbx_filter_any(f, tcp, sbx_nelts(tcp), 0, EPROTONOSUPPORT);
+    end = f->n;
+    sbx_filter_add(f, BPF_JMP | BPF_JA, 0, 0, 0);
+
+    sbx_filter_add(f, BPF_JMP | BPF_JEQ | BPF_K, SOCK_DGRAM, 1, 0);
+    sbx_filter_return(f, SECCOMP_RET_ERRNO | EPROTONOSUPPORT);
+    sbx_filter_load_arg(f, 2);
+    sbx_filter_any(f, udp, sbx_nelts(udp), 0, EPROTONOSUPPORT);
     sbx_filter_add(f, BPF_JMP | BPF_JA, 3, 0, 0);
 
     f->code[netlink].jt = (uint8_t) (f->n - netlink - 1);
@@ -356,6 +516,7 @@ sbx_filter_socket(sbx_filter_t *f)
     sbx_filter_any(f, route, sbx_nelts(route), 0, EPERM);
 
     f->code[unix_socket].jt = (uint8_t) (f->n - unix_socket - 1);
+    f->code[end].k = f->n - end - 1;
     sbx_filter_end(f, begin);
 }
 
@@ -468,7 +629,8 @@ sbx_filter_answers(uint32_t *answers, sbx_error_t *e)
         { sbx_seccomp_allowed, sbx_nelts(sbx_seccomp_allowed),
           SECCOMP_RET_ALLOW },
         { sbx_seccomp_refused, sbx_nelts(sbx_seccomp_refused),
-          SECCOMP_RET_ERRNO | EPERM }
+          SECCOMP_RET_ERRNO | EPERM },
+        { sbx_seccomp_idle, sbx_nelts(sbx_seccomp_idle), SECCOMP_RET_ERRNO }
     };
 
     for (i = 0; i < SBX_CALLS_MAX; i++) {

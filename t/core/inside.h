@@ -100,7 +100,8 @@ inside_child(const inside_request_t *rq, const int *fds, int out,
     }
 
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1
-        || (!rq->nofilter && sbx_seccomp_load(filter, filter_size) == -1))
+        || (!rq->nofilter && filter_size != 0
+            && sbx_seccomp_load(filter, filter_size) == -1))
     {
         _exit(95);
     }

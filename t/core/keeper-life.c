@@ -80,10 +80,11 @@ status_of(pid_t pid, const char *name, int base)
 #define CAP(n)  (1ULL << (n))
 
 /* What the broker may at most: CHOWN, DAC_OVERRIDE, FOWNER, SETGID, SETUID,
- * NET_ADMIN, SYS_CHROOT, SYS_ADMIN, MKNOD. */
+ * NET_ADMIN, SYS_CHROOT, SYS_ADMIN, SYS_RESOURCE, MKNOD. */
 
 #define BROKER_CAPS                                                          \
-    (CAP(0)|CAP(1)|CAP(3)|CAP(6)|CAP(7)|CAP(12)|CAP(18)|CAP(21)|CAP(27))
+    (CAP(0)|CAP(1)|CAP(3)|CAP(6)|CAP(7)|CAP(12)|CAP(18)|CAP(21)|CAP(24)      \
+     |CAP(27))
 
 static void
 rights(test_broker_t *t, const char *when)

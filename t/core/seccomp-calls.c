@@ -6,6 +6,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pty.h>
 #include <sched.h>
 #include <seccomp.h>
@@ -130,6 +133,152 @@ try_int80(long nr)
 }
 
 #endif
+
+
+/*
+ * What the filter itself says, without the kernel, whose own answer to an
+ * odd argument may be the same: the program is run here.
+ */
+static uint32_t
+filter_answer(const call_t *c)
+{
+    unsigned             pc;
+    uint32_t             a, k;
+    struct seccomp_data  data;
+
+    const struct sock_filter  *code = program, *i;
+
+    memset(&data, 0, sizeof(data));
+    data.nr = (int) c->nr;
+#if defined(__x86_64__)
+    data.arch = AUDIT_ARCH_X86_64;
+#else
+    data.arch = AUDIT_ARCH_AARCH64;
+#endif
+
+    for (pc = 0; pc < 6; pc++) {
+        data.args[pc] = (uint64_t) c->a[pc];
+    }
+
+    a = 0;
+
+    for (pc = 0; pc < program_size / sizeof(struct sock_filter); pc++) {
+        i = &code[pc];
+        k = i->k;
+
+        switch (i->code) {
+        case BPF_LD | BPF_W | BPF_ABS:
+            memcpy(&a, (const char *) &data + k, sizeof(a));
+            break;
+        case BPF_ALU | BPF_AND | BPF_K:
+            a &= k;
+            break;
+        case BPF_JMP | BPF_JA:
+            pc += k;
+            break;
+        case BPF_JMP | BPF_JEQ | BPF_K:
+            pc += (a == k) ? i->jt : i->jf;
+            break;
+        case BPF_JMP | BPF_JGT | BPF_K:
+            pc += (a > k) ? i->jt : i->jf;
+            break;
+        case BPF_JMP | BPF_JGE | BPF_K:
+            pc += (a >= k) ? i->jt : i->jf;
+            break;
+        case BPF_JMP | BPF_JSET | BPF_K:
+            pc += (a & k) ? i->jt : i->jf;
+            break;
+        case BPF_RET | BPF_K:
+            return k;
+        default:
+            return UINT32_MAX;
+        }
+    }
+
+    return UINT32_MAX;
+}
+
+
+#define HIGH   (1l << 32)
+
+/* What a kernel might refuse, or do harm by, all by itself. */
+static void
+test_arguments(void)
+{
+    size_t    i;
+    uint32_t  want;
+
+    static const struct {
+        const char  *name;
+        call_t       call;
+        int          err;               /* 0: done; -1: nothing done, told 0 */
+    } rows[] = {
+        { "a line discipline is set", { SYS_ioctl, { 0, 0x5423 } }, EPERM },
+        { "with high bits", { SYS_ioctl, { 0, 0x5423 | HIGH } }, EPERM },
+        { "one is asked for", { SYS_ioctl, { 0, 0x5424 } }, 0 },
+        { "bridges are listed", { SYS_ioctl, { 3, 0x8940 } }, EPERM },
+        { "bridges are changed", { SYS_ioctl, { 3, 0x8941 } }, EPERM },
+        { "a bridge is made", { SYS_ioctl, { 3, 0x89a0 } }, EPERM },
+        { "a bridge is removed", { SYS_ioctl, { 3, 0x89a1 } }, EPERM },
+        { "a VLAN is asked for", { SYS_ioctl, { 3, 0x8982 } }, EPERM },
+        { "a VLAN is made", { SYS_ioctl, { 3, 0x8983 | HIGH } }, EPERM },
+        { "interfaces are listed", { SYS_ioctl, { 3, 0x8912 } }, 0 },
+
+        { "TCP", { SYS_socket, { 2, 1, 6 } }, 0 },
+        { "UDP over IPv6", { SYS_socket, { 10, 2, 17 } }, 0 },
+        { "a stream of UDP", { SYS_socket, { 2, 1, 17 } }, EPROTONOSUPPORT },
+        { "a stream of ICMP", { SYS_socket, { 2, 1, 1 } }, EPROTONOSUPPORT },
+        { "TCP datagrams", { SYS_socket, { 10, 2, 6 } }, EPROTONOSUPPORT },
+        { "ICMPv6 of IPv4", { SYS_socket, { 2, 2, 58 } }, EPROTONOSUPPORT },
+        { "no type", { SYS_socket, { 2, 0, 0 } }, EPROTONOSUPPORT },
+        { "raw, no protocol", { SYS_socket, { 2, 3, 0 } }, EPERM },
+        { "raw ICMP", { SYS_socket, { 10, 3 | 02000000, 58 } }, EPERM },
+        { "SEQPACKET", { SYS_socket, { 2, 5, 0 } }, EPROTONOSUPPORT },
+        { "netlink's route", { SYS_socket, { 16, 3, 0 } }, 0 },
+        { "unix, of any type", { SYS_socket, { 1, 5, 0 } }, 0 },
+
+        { "socket filter", { SYS_setsockopt, { 3, 1, 26 } }, EPERM },
+        { "the same, high bits", { SYS_setsockopt, { 3, 1 | HIGH, 26 } },
+          EPERM },
+        { "bpf socket filter", { SYS_setsockopt, { 3, 1, 50 } }, EPERM },
+        { "reuseport filter", { SYS_setsockopt, { 3, 1, 51 } }, EPERM },
+        { "TCP MD5 key", { SYS_setsockopt, { 3, 6, 14 } }, EPERM },
+        { "TCP AO key", { SYS_setsockopt, { 3, 6, 38 } }, EPERM },
+        { "TCP upper protocol", { SYS_setsockopt, { 3, 6, 31 } }, EPERM },
+        { "IPv6 membership", { SYS_setsockopt, { 3, 41, 20 } }, EPERM },
+        { "any group", { SYS_setsockopt, { 3, 41, 42 } }, EPERM },
+        { "reuse address", { SYS_setsockopt, { 3, 1, 2 } }, 0 },
+        { "no delay", { SYS_setsockopt, { 3, 6, 1 } }, 0 },
+        { "IPv6 only", { SYS_setsockopt, { 3, 41, 26 } }, 0 },
+
+        { "sync", { SYS_sync, { 0 } }, -1 },
+        { "cache dropped", { SYS_fadvise64, { 3, 0, 0, 4 } }, -1 },
+        { "cache wanted", { SYS_fadvise64, { 3, 0, 0, 3 } }, 0 },
+        { "small attribute", { SYS_setxattr, { 1, 1, 1, 64 } }, 0 },
+        { "large attribute", { SYS_setxattr, { 1, 1, 1, 65 } }, EOPNOTSUPP },
+        { "of a link", { SYS_lsetxattr, { 1, 1, 1, 65536 } }, EOPNOTSUPP },
+        { "of a descriptor", { SYS_fsetxattr, { 1, 1, 1, -1 } }, EOPNOTSUPP },
+
+        { "huge shared memory", { SYS_shmget, { 0, 4096, 04000 | 01000 } },
+          ENOMEM },
+        { "shared memory", { SYS_shmget, { 0, 4096, 01600 } }, 0 },
+        { "merging", { SYS_madvise, { 0, 0, 12 } }, EINVAL },
+        { "merging of others'", { SYS_process_madvise, { 0, 0, 0, 12 } },
+          EINVAL },
+        { "huge pages wished", { SYS_madvise, { 0, 0, 14 } }, 0 },
+        { "core scheduling", { SYS_prctl, { 62, 1 } }, EPERM },
+        { "a name", { SYS_prctl, { 15, 1 } }, 0 }
+    };
+
+    for (i = 0; i < sbx_nelts(rows); i++) {
+        want = (rows[i].err == 0) ? SECCOMP_RET_ALLOW
+               : SECCOMP_RET_ERRNO | (uint32_t) (rows[i].err == -1
+                                                 ? 0 : rows[i].err);
+        ok(filter_answer(&rows[i].call) == want, "%s: %s", rows[i].name,
+           rows[i].err > 0 ? strerrorname_np(rows[i].err)
+                           : rows[i].err == 0 ? "let through" : "idle");
+    }
+}
 
 
 static void
@@ -304,7 +453,7 @@ test_socket(void)
         { AF_INET, SOCK_STREAM, 132 /* SCTP */, EPROTONOSUPPORT },
         { AF_INET, SOCK_STREAM, 33 /* DCCP */, EPROTONOSUPPORT },
         { AF_INET6, SOCK_STREAM, 262 /* MPTCP */, EPROTONOSUPPORT },
-        { AF_INET, SOCK_RAW, 255, EPROTONOSUPPORT },
+        { AF_INET, SOCK_RAW, 255, EPERM },
         { AF_INET, 6 /* SOCK_DCCP */, 0, EPROTONOSUPPORT },
         { AF_INET6, 6 | SOCK_CLOEXEC, 0, EPROTONOSUPPORT },
         { AF_INET, SOCK_SEQPACKET, 0, EPROTONOSUPPORT },
@@ -452,10 +601,49 @@ test_stacked(void)
 }
 
 
+/* For a test of the whole: the answer to each number up to the last. */
+static int
+print_answers(long last)
+{
+    long         nr;
+    uint32_t     answer;
+    sbx_error_t  e;
+
+    if (sbx_seccomp_command(&program, &program_size, &e) == -1) {
+        return 1;
+    }
+
+    for (nr = 0; nr <= last; nr++) {
+        call_t  c = { .nr = nr };
+
+        if (nr == SYS_socket || nr == SYS_socketpair) {
+            c.a[0] = AF_UNIX;
+        }
+
+        answer = filter_answer(&c);
+
+        printf("%ld %s\n", nr,
+               answer == SECCOMP_RET_ALLOW ? "allowed"
+               : answer == SECCOMP_RET_ERRNO ? "0"
+               : (answer & SECCOMP_RET_ACTION_FULL) == SECCOMP_RET_ERRNO
+                 ? strerrorname_np((int) (answer & SECCOMP_RET_DATA))
+                 : "killed");
+    }
+
+    free(program);
+
+    return 0;
+}
+
+
 int
-main(void)
+main(int argc, char **argv)
 {
     sbx_error_t  e;
+
+    if (argc == 3 && strcmp(argv[1], "answers") == 0) {
+        return print_answers(strtol(argv[2], NULL, 10));
+    }
 
     if (!ok(sbx_seccomp_command(&program, &program_size, &e) == 0,
             "the filter for commands is compiled"))
@@ -467,6 +655,7 @@ main(void)
     ok(program_size % 8 == 0 && program_size / 8 < 400,
        "it is %zu instructions", program_size / 8);
 
+    test_arguments();
     test_refused();
     test_unknown();
     test_foreign();
