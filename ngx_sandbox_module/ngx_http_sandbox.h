@@ -35,6 +35,8 @@ typedef struct {
     uint64_t                      uid_first;
     uint64_t                      uid_count;
     ngx_flag_t                    require_isolation;
+    u_char                       *binds;      /* as in sbx_config_t */
+    size_t                        binds_size;
     sbx_limits_t                  def;        /* settled after init */
     sbx_limits_t                  max;
     sbx_config_t                 *config;     /* what the broker is told */
@@ -344,6 +346,8 @@ char *ngx_http_sandbox_set_cgroup(ngx_conf_t *cf, ngx_command_t *cmd,
 char *ngx_http_sandbox_set_uid_range(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_sandbox_set_limits(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_sandbox_set_bind(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_sandbox_set_exec_timeout(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);

@@ -83,6 +83,13 @@ static ngx_command_t  ngx_http_sandbox_commands[] = {
       offsetof(ngx_http_sandbox_main_conf_t, max),
       NULL },
 
+    { ngx_string("sandbox_bind"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_2MORE,
+      ngx_http_sandbox_set_bind,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
     { ngx_string("sandbox_exec_timeout"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_http_sandbox_set_exec_timeout,
@@ -165,6 +172,8 @@ ngx_http_sandbox_create_main_conf(ngx_conf_t *cf)
      *     smcf->helper_dir = { 0, NULL };
      *     smcf->cgroup = { 0, NULL };
      *     smcf->uid_count = 0;
+     *     smcf->binds = NULL;
+     *     smcf->binds_size = 0;
      *     smcf->config = NULL;
      *     smcf->used = 0;
      */
@@ -230,6 +239,11 @@ ngx_http_sandbox_init_main_conf(ngx_conf_t *cf, void *conf)
                         &smcf->template_dir);
     (void) ngx_snprintf((u_char *) config->cgroup,
                         sizeof(config->cgroup) - 1, "%V", &smcf->cgroup);
+
+    if (smcf->binds_size != 0) {
+        ngx_memcpy(config->binds, smcf->binds, smcf->binds_size);
+        config->binds_size = (uint32_t) smcf->binds_size;
+    }
 
     smcf->config = config;
 

@@ -1,4 +1,5 @@
 #include "ngx_http_sandbox_v1_session.h"
+#include "ngx_http_sandbox_v1_rules.h"
 
 #include <sys/mman.h>
 
@@ -9,18 +10,9 @@
 #define NGX_HTTP_SANDBOX_V1_META_PAIRS    64
 #define NGX_HTTP_SANDBOX_V1_META_KEY      128
 #define NGX_HTTP_SANDBOX_V1_META_VALUE    1024
-#define NGX_HTTP_SANDBOX_V1_PATHS         256
 
 #define NGX_HTTP_SANDBOX_V1_CAPABILITIES                                      \
     (SBX_CAP_SHELL|SBX_CAP_FILES|SBX_CAP_CODE)
-
-
-typedef struct {
-    sbx_json_list_t                binds;
-    sbx_json_list_t                writable;
-    sbx_json_list_t                deny_write;
-    sbx_json_list_t                deny_read;
-} ngx_http_sandbox_v1_filesystem_t;
 
 
 typedef struct {
@@ -58,8 +50,6 @@ static int ngx_http_sandbox_v1_create_manifest(ngx_http_request_t *r,
 static int ngx_http_sandbox_v1_create_words(
     const ngx_http_sandbox_v1_manifest_t *manifest, uint32_t *flags,
     sbx_error_t *e);
-static int ngx_http_sandbox_v1_create_filesystem(
-    const ngx_http_sandbox_v1_filesystem_t *filesystem, sbx_error_t *e);
 static int ngx_http_sandbox_v1_create_capabilities(
     const ngx_http_sandbox_v1_manifest_t *manifest, uint32_t *bits,
     sbx_error_t *e);
@@ -98,20 +88,6 @@ static const sbx_json_field_t  ngx_http_sandbox_v1_resource_fields[] = {
     RESOURCE("inodes", inodes),
     RESOURCE_OR_NULL("exec_timeout_s", exec_timeout),
     RESOURCE("max_output_bytes", max_output),
-    { .name = NULL }
-};
-
-
-#define PATHS(list)                                                           \
-    { .name = #list, .type = SBX_JSON_STRINGS,                                \
-      .max = NGX_HTTP_SANDBOX_V1_PATHS,                                       \
-      .offset = offsetof(ngx_http_sandbox_v1_filesystem_t, list) }
-
-static const sbx_json_field_t  ngx_http_sandbox_v1_filesystem_fields[] = {
-    PATHS(binds),
-    PATHS(writable),
-    PATHS(deny_write),
-    PATHS(deny_read),
     { .name = NULL }
 };
 
@@ -307,8 +283,6 @@ ngx_http_sandbox_v1_create_manifest(ngx_http_request_t *r,
     }
 
     if (ngx_http_sandbox_v1_create_words(manifest, &create->flags, e) != 0
-        || ngx_http_sandbox_v1_create_filesystem(&manifest->filesystem, e)
-           != 0
         || ngx_http_sandbox_v1_create_capabilities(manifest,
                                                    &create->capabilities, e)
            != 0)
@@ -376,40 +350,6 @@ ngx_http_sandbox_v1_create_words(
             return sbx_error(e, 0, SBX_E_INVALID,
                              "/manifest/on_timeout: must be \"destroy\" or "
                              "\"pause\"");
-        }
-    }
-
-    return 0;
-}
-
-
-static int
-ngx_http_sandbox_v1_create_filesystem(
-    const ngx_http_sandbox_v1_filesystem_t *filesystem, sbx_error_t *e)
-{
-    ngx_uint_t  i;
-
-    const struct {
-        const sbx_json_list_t  *list;
-        const char             *name;
-        const char             *why;
-    } lists[] = {
-        { &filesystem->binds, "binds",
-          "this server offers no host directories; leave it out" },
-        { &filesystem->writable, "writable",
-          "this server cannot change what is writable; use the workspace, "
-          "/tmp, /data, /app or /workspace" },
-        { &filesystem->deny_write, "deny_write",
-          "this server cannot deny writes by path; use file modes" },
-        { &filesystem->deny_read, "deny_read",
-          "this server cannot deny reads by path; use file modes" }
-    };
-
-    for (i = 0; i < sbx_nelts(lists); i++) {
-        if (lists[i].list->nelts != 0) {
-            return sbx_error(e, 0, SBX_E_MANIFEST,
-                             "/manifest/filesystem/%s: %s", lists[i].name,
-                             lists[i].why);
         }
     }
 
@@ -557,7 +497,8 @@ ngx_http_sandbox_v1_create_meta(ngx_http_sandbox_json_t *j,
 
 static int
 ngx_http_sandbox_v1_create_write(ngx_fd_t fd,
-    const ngx_http_sandbox_json_t *j, const u_char *env, size_t env_size)
+    const ngx_http_sandbox_json_t *j, const u_char *env, size_t env_size,
+    const u_char *rules, size_t rules_size)
 {
     ngx_buf_t    *b;
     ngx_chain_t  *cl;
@@ -570,7 +511,9 @@ ngx_http_sandbox_v1_create_write(ngx_fd_t fd,
         }
     }
 
-    if (env_size != 0 && sbx_write_all(fd, env, env_size) != 0) {
+    if ((env_size != 0 && sbx_write_all(fd, env, env_size) != 0)
+        || (rules_size != 0 && sbx_write_all(fd, rules, rules_size) != 0))
+    {
         return -1;
     }
 
@@ -584,13 +527,16 @@ ngx_http_sandbox_v1_create_blob(ngx_http_request_t *r,
     const ngx_http_sandbox_v1_create_t *body, sbx_create_t *create,
     ngx_fd_t *blob, sbx_error_t *e)
 {
-    size_t                    env_size;
-    u_char                   *env;
+    size_t                    env_size, rules_size;
+    u_char                   *env, *rules;
     sbx_auto_fd               fd = -1;
     ngx_http_sandbox_json_t   j;
 
     if (ngx_http_sandbox_v1_env(r->pool, &body->env, &env, &env_size, e)
-        != 0)
+        != 0
+        || ngx_http_sandbox_v1_rules(r, &body->manifest.filesystem, &rules,
+                                     &rules_size, e)
+           != 0)
     {
         return -1;
     }
@@ -610,15 +556,18 @@ ngx_http_sandbox_v1_create_blob(ngx_http_request_t *r,
 
     create->meta_size = (uint32_t) j.size;
     create->env_size = (uint32_t) env_size;
+    create->rules_size = (uint32_t) rules_size;
 
-    if (j.size == 0 && env_size == 0) {
+    if (j.size == 0 && env_size == 0 && rules_size == 0) {
         return 0;
     }
 
     fd = memfd_create("sandbox", MFD_CLOEXEC|MFD_ALLOW_SEALING);
 
     if (fd == -1
-        || ngx_http_sandbox_v1_create_write(fd, &j, env, env_size) != 0)
+        || ngx_http_sandbox_v1_create_write(fd, &j, env, env_size, rules,
+                                            rules_size)
+           != 0)
     {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, ngx_errno,
                       "sandbox could not write the blob of a session");

@@ -361,7 +361,7 @@ sbx_session_t *sbx_session_find(sbx_broker_t *b, const char *id);
 /* One that runs and belongs to who calls. */
 sbx_session_t *sbx_session_of_call(sbx_broker_t *b, const sbx_call_t *head);
 int sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
-    sbx_error_t *e);
+    const char *rules, size_t rules_size, sbx_error_t *e);
 int sbx_session_watch(sbx_session_t *s, sbx_error_t *e);
 void sbx_session_recorded(sbx_session_t *s, int err);
 void sbx_session_run(sbx_session_t *s);

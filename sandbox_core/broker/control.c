@@ -425,6 +425,13 @@ sbx_control_config(sbx_control_t *control, const sbx_config_t *config)
         return;
     }
 
+    if (config->binds_size > sizeof(config->binds)) {
+        (void) sbx_error(&e, 0, SBX_E_INVALID,
+                         "the table of host directories is too long");
+        sbx_control_answer(control, &e);
+        return;
+    }
+
     if (b->configured) {
         sbx_setup_change(b, config);
         sbx_control_answer(control, NULL);

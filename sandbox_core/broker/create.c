@@ -1,4 +1,5 @@
 #include "broker.h"
+#include "sandbox_rules.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +24,8 @@ static int sbx_create_limits(sbx_broker_t *b, sbx_create_t *body,
 static int sbx_create_blob(const sbx_create_t *body, int blob, char **data,
     sbx_error_t *e);
 static int sbx_create_env(const char *env, size_t size, sbx_error_t *e);
+static int sbx_create_rules(sbx_broker_t *b, const sbx_call_t *head,
+    const sbx_create_t *body, const char *data, sbx_error_t *e);
 static int sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
     const sbx_create_t *body, const char *data, sbx_session_t **session,
     sbx_error_t *e);
@@ -66,6 +69,7 @@ sbx_create(sbx_broker_t *b, sbx_call_out_t *call, const sbx_create_t *body,
 
     if (sbx_create_check(b, &call->head, &create, &e) != 0
         || sbx_create_blob(&create, blob, &data, &e) != 0
+        || sbx_create_rules(b, &call->head, &create, data, &e) != 0
         || sbx_create_session(b, &call->head, &create, data, &s, &e) != 0)
     {
         if (e.code == SBX_E_INTERNAL || e.code == SBX_E_UNAVAILABLE) {
@@ -214,7 +218,7 @@ sbx_create_limits(sbx_broker_t *b, sbx_create_t *body, sbx_error_t *e)
 }
 
 
-/* Metadata, then environment.  Sealed, it cannot change under our eyes. */
+/* Metadata, environment, file rules.  Sealed, it cannot change under our eyes. */
 
 static int
 sbx_create_blob(const sbx_create_t *body, int blob, char **data,
@@ -235,7 +239,13 @@ sbx_create_blob(const sbx_create_t *body, int blob, char **data,
                          SBX_ENV_MAX);
     }
 
-    size = body->meta_size + body->env_size;
+    if (body->rules_size > SBX_RULES_MAX) {
+        return sbx_error(e, 0, SBX_E_MANIFEST,
+                         "/manifest/filesystem: takes more than %d bytes",
+                         SBX_RULES_MAX);
+    }
+
+    size = (size_t) body->meta_size + body->env_size + body->rules_size;
 
     if ((size != 0) != (blob != -1)) {
         return sbx_error(e, 0, SBX_E_INVALID, "the blob is missing");
@@ -301,12 +311,48 @@ sbx_create_env(const char *env, size_t size, sbx_error_t *e)
 }
 
 
+/* Which directories a tenant is offered is decided here, not by a worker. */
+
+static int
+sbx_create_rules(sbx_broker_t *b, const sbx_call_t *head,
+    const sbx_create_t *body, const char *data, sbx_error_t *e)
+{
+    sbx_bind_t   bind;
+    sbx_rule_t   rule;
+    const char  *rules;
+
+    if (body->rules_size == 0 || data == NULL) {
+        return 0;
+    }
+
+    rules = data + body->meta_size + body->env_size;
+
+    if (sbx_rules_check(rules, body->rules_size, e) != 0) {
+        return -1;
+    }
+
+    sbx_rule_first(&rule, rules, body->rules_size);
+
+    while (sbx_rule_next(&rule) == 1) {
+        if (rule.text[-1] == SBX_RULE_BIND
+            && sbx_bind_find(b->config.binds, b->config.binds_size,
+                             rule.text, head->tenant, &bind)
+               != 0)
+        {
+            return sbx_rule_refuse(&rule, 0, SBX_BIND_REFUSED, e);
+        }
+    }
+
+    return 0;
+}
+
+
 static int
 sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
     const sbx_create_t *body, const char *data, sbx_session_t **session,
     sbx_error_t *e)
 {
-    const char     *env;
+    const char     *env, *rules;
     sbx_session_t  *s;
 
     s = sbx_session_make(b);
@@ -316,6 +362,7 @@ sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
     }
 
     env = data == NULL ? NULL : data + body->meta_size;
+    rules = data == NULL ? NULL : env + body->env_size;
 
     if (body->meta_size != 0 && data != NULL) {
         s->meta = malloc(body->meta_size);
@@ -356,7 +403,8 @@ sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
     } else if (sbx_cgroup_session_create(b->cgroup, s->info.id,
                                          &s->info.limits, 0, &s->cgroup,
                                          &s->error) == 0
-               && sbx_session_launch(s, env, body->env_size, &s->error) == 0
+               && sbx_session_launch(s, env, body->env_size, rules,
+                                     body->rules_size, &s->error) == 0
                && sbx_create_record(s, env, body->env_size, &s->error) == 0)
     {
         *session = s;

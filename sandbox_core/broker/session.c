@@ -168,7 +168,7 @@ sbx_session_of_call(sbx_broker_t *b, const sbx_call_t *head)
 
 int
 sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
-    sbx_error_t *e)
+    const char *rules, size_t rules_size, sbx_error_t *e)
 {
     char           dir[SBX_PATH_MAX];
     sbx_launch_t   launch;
@@ -193,6 +193,11 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     launch.init_exe = b->init_exe;
     launch.env = env;
     launch.env_size = env_size;
+    launch.tenant = s->info.tenant;
+    launch.rules = rules;
+    launch.rules_size = rules_size;
+    launch.binds = b->config.binds;
+    launch.binds_size = b->config.binds_size;
     launch.filter = b->filter;
     launch.filter_size = b->filter_size;
     launch.init_filter = b->init_filter;
@@ -270,7 +275,9 @@ sbx_session_status(sbx_event_t *ev, uint32_t events)
     }
 
     if (rc == -1) {
-        sbx_session_log(s, SBX_LOG_ERROR, s->error.err, s->error.text);
+        sbx_session_log(s, s->error.code == SBX_E_MANIFEST ? SBX_LOG_INFO
+                                                           : SBX_LOG_ERROR,
+                        s->error.err, s->error.text);
         sbx_session_end(s, SBX_ENDED_NODE_RESTART, 1);
     }
 }

@@ -41,6 +41,11 @@
 #define SBX_STRINGS_MAX       (2 * 1024 * 1024)  /* argv + env of a command */
 #define SBX_PATH_MAX          4096    /* with its NUL */
 #define SBX_COMMANDS_MAX      256     /* commands alive in one session */
+#define SBX_RULES_MAX         (128 * 1024)   /* a session's file rules */
+#define SBX_RULES_KIND_MAX    64      /* of each kind */
+#define SBX_BINDS_SIZE        32768   /* the table of host directories */
+#define SBX_BINDS_MAX         64
+#define SBX_BIND_NAME_MAX     64
 
 
 /*
@@ -95,7 +100,7 @@ typedef struct {
 
 
 /* After a sbx_call_t for SBX_OP_CREATE.  Descriptors: call, then the blob
- * memfd if meta_size + env_size > 0 (sealed: WRITE, SHRINK, GROW). */
+ * memfd if any of its parts' sizes is not 0 (sealed: WRITE, SHRINK, GROW). */
 typedef struct {
     char          template[SBX_TEMPLATE_MAX];
     char          key[SBX_KEY_MAX + 8];   /* Idempotency-Key or "" */
@@ -105,6 +110,8 @@ typedef struct {
     uint32_t      flags;                  /* SBX_CREATE_* */
     uint32_t      meta_size;              /* JSON text, first in the blob */
     uint32_t      env_size;               /* "K=V\0" ..., second */
+    uint32_t      rules_size;             /* sandbox_rules.h, third */
+    uint32_t      rules_pad;
 } sbx_create_t;
 
 #define SBX_CAP_SHELL              0x01
@@ -145,9 +152,10 @@ typedef struct {
     uint64_t      uid_count;
     sbx_limits_t  max;                    /* sandbox_max */
     uint32_t      require_isolation;
-    uint32_t      pad;
+    uint32_t      binds_size;             /* bytes of .binds in use */
     char          template_dir[SBX_PATH_MAX];
     char          cgroup[SBX_PATH_MAX];   /* "" = below the broker's own */
+    char          binds[SBX_BINDS_SIZE];  /* sandbox_rules.h */
 } sbx_config_t;
 
 /* The answer to HELLO_CONFIG. */

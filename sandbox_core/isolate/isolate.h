@@ -134,6 +134,11 @@ typedef struct {
     int                      init_exe;     /* sealed memfd of sandbox-init */
     const void              *env;          /* "K=V\0" ... */
     size_t                   env_size;
+    const char              *tenant;       /* whom binds are offered to */
+    const void              *rules;        /* sandbox_rules.h, checked */
+    size_t                   rules_size;
+    const char              *binds;        /* the table of all of them */
+    size_t                   binds_size;
     const void              *filter;       /* for commands */
     size_t                   filter_size;
     const void              *init_filter;

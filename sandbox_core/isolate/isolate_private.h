@@ -7,6 +7,7 @@
 #define SBX_ISOLATE_PRIVATE_H
 
 #include "isolate.h"
+#include "sandbox_rules.h"
 
 
 #define SBX_MOUNT_RDONLY      0x01u
@@ -33,13 +34,26 @@ int sbx_sys_fsmount(int fs, unsigned attr);
 /* A detached copy; recursive with everything mounted below. */
 int sbx_sys_clone_tree(int dirfd, const char *path, int recursive);
 int sbx_sys_move_mount(int mount, int dirfd, const char *path);
+/* The same onto what an O_PATH descriptor is of, a link too. */
+int sbx_sys_move_mount_onto(int mount, int fd);
 /* Sets attributes on a detached tree, recursively; userns -1: no idmap. */
 int sbx_sys_mount_attr(int mount, unsigned set, int userns);
 /* Follows no link at all, and stays below dirfd. */
 int sbx_sys_open_inside(int dirfd, const char *path, int flags);
+/* The same for an absolute path, with dirfd as the root. */
+int sbx_sys_open_rooted(int dirfd, const char *path, int flags);
+/* The host's own; no name of the path may be a link. */
+int sbx_sys_open_plain(const char *path, int flags);
 int sbx_sys_pivot_root(const char *new_root, const char *old_root);
 int sbx_sys_close_range(unsigned first, unsigned last, unsigned flags);
 
+
+/* A directory of the host's that the session asks for. */
+typedef struct {
+    int                  fd;            /* detached, with its attributes */
+    unsigned             writable;
+    char                 name[SBX_BIND_NAME_MAX + 1];
+} sbx_plan_bind_t;
 
 /*
  * What one session is launched with, settled by the parent before the clone
@@ -55,12 +69,22 @@ typedef struct {
     const char          *cpuinfo;       /* texts of /proc */
     size_t               cpuinfo_size;
     char                 meminfo[1024];
+    unsigned             nbinds;
+    sbx_plan_bind_t      binds[SBX_RULES_KIND_MAX];
 } sbx_plan_t;
 
 
 /* root.c: from a fresh mount namespace to "/" of the session. */
 int sbx_root_tmpfs(sbx_plan_t *plan, sbx_error_t *e);
 int sbx_root_build(const sbx_plan_t *plan, int proc, sbx_error_t *e);
+
+/* rules.c: what the manifest's "filesystem" asks for.  The parent opens
+ * (and closes) directories of the host; the child makes mount points for them
+ * in the session's tmpfs, then mounts, before it enters the root. */
+int sbx_rules_prepare(sbx_plan_t *plan, sbx_error_t *e);
+void sbx_rules_release(sbx_plan_t *plan);
+int sbx_rules_points(const sbx_plan_t *plan, sbx_error_t *e);
+int sbx_rules_apply(const sbx_plan_t *plan, sbx_error_t *e);
 
 /* etc.c: the session's own files, written into the upper directory. */
 int sbx_etc_write(const sbx_plan_t *plan, int upper, sbx_error_t *e);
@@ -82,6 +106,16 @@ int sbx_caps_reduce_init(sbx_error_t *e);
 /* template.c: a rootfs as a detached mount with the session's ids. */
 int sbx_template_open(const sbx_launch_t *launch, int *fd, sbx_error_t *e);
 int sbx_template_builtin(const char *name);
+/* A user namespace for an idmapped mount: what has the id inside on its file
+ * system appears as the session's id outside (and count - 1 following). */
+typedef struct {
+    uint64_t             uid;
+    uint64_t             gid;
+    uint64_t             outside;
+    uint64_t             count;
+} sbx_idmap_t;
+
+int sbx_template_userns(const sbx_idmap_t *map, sbx_error_t *e);
 
 
 #endif

@@ -47,7 +47,6 @@
 #define SBX_FD_ATTACH        5
 #define SBX_FD_HIGH          64        /* out of the way of those above */
 
-#define SBX_WORKSPACE        "/home/user"
 #define SBX_PATH             "/usr/local/sbin:/usr/local/bin:/usr/sbin:"      \
                              "/usr/bin:/sbin:/bin"
 
@@ -100,6 +99,7 @@ static const char  *sbx_child_namespaces[] = {
 };
 
 
+static void sbx_launch_release(sbx_plan_t **plan);
 static int sbx_launch_pair(int *ours, int *theirs, sbx_error_t *e);
 static int sbx_launch_check(const sbx_launch_t *launch, sbx_error_t *e);
 static int sbx_launch_prepare(const sbx_launch_t *launch, sbx_child_t *child,
@@ -132,6 +132,7 @@ sbx_launch_start(const sbx_launch_t *launch, sbx_launched_t *out,
     sbx_auto_fd  control = -1, control_peer = -1;
     sbx_auto_fd  status = -1, status_peer = -1;
     sbx_auto_fd  config = -1, root = -1, template = -1;
+    sbx_plan_t  *plan SBX_CLEANUP(sbx_launch_release) = NULL;
 
     if (sbx_launch_check(launch, e) == -1) {
         return -1;
@@ -143,6 +144,7 @@ sbx_launch_start(const sbx_launch_t *launch, sbx_launched_t *out,
 
     root = child.plan.root_fd;
     template = child.plan.template_fd;
+    plan = &child.plan;
 
     if (rc == -1) {
         return -1;
@@ -179,6 +181,15 @@ sbx_launch_start(const sbx_launch_t *launch, sbx_launched_t *out,
     }
 
     return 0;
+}
+
+
+static void
+sbx_launch_release(sbx_plan_t **plan)
+{
+    if (*plan != NULL) {
+        sbx_rules_release(*plan);
+    }
 }
 
 
@@ -256,7 +267,7 @@ sbx_launch_prepare(const sbx_launch_t *launch, sbx_child_t *child,
         return -1;
     }
 
-    if (sbx_root_tmpfs(plan, e) == -1) {
+    if (sbx_rules_prepare(plan, e) == -1 || sbx_root_tmpfs(plan, e) == -1) {
         return -1;
     }
 

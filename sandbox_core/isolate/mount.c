@@ -17,6 +17,7 @@
 #define SBX_FSCONFIG_CREATE        6u
 #define SBX_OPEN_TREE_CLONE        0x1u
 #define SBX_MOVE_MOUNT_EMPTY_FROM  0x4u
+#define SBX_MOVE_MOUNT_EMPTY_TO    0x40u
 #define SBX_ATTR_IDMAP             0x100000u
 #define SBX_AT_RECURSIVE           0x8000u
 #define SBX_MS_PRIVATE             (1u << 18)
@@ -88,6 +89,14 @@ sbx_sys_move_mount(int mount, int dirfd, const char *path)
 
 
 int
+sbx_sys_move_mount_onto(int mount, int fd)
+{
+    return (int) syscall(SYS_move_mount, mount, "", fd, "",
+                         SBX_MOVE_MOUNT_EMPTY_FROM | SBX_MOVE_MOUNT_EMPTY_TO);
+}
+
+
+int
 sbx_sys_mount_attr(int mount, unsigned set, int userns)
 {
     sbx_mount_attr_t  attr = { 0 };
@@ -106,15 +115,38 @@ sbx_sys_mount_attr(int mount, unsigned set, int userns)
 }
 
 
-int
-sbx_sys_open_inside(int dirfd, const char *path, int flags)
+static int
+sbx_sys_openat2(int dirfd, const char *path, int flags, uint64_t resolve)
 {
     struct open_how  how = { 0 };
 
     how.flags = (uint64_t) flags | O_CLOEXEC;
-    how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
+    how.resolve = resolve;
 
     return (int) syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
+}
+
+
+int
+sbx_sys_open_inside(int dirfd, const char *path, int flags)
+{
+    return sbx_sys_openat2(dirfd, path, flags,
+                           RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
+}
+
+
+int
+sbx_sys_open_rooted(int dirfd, const char *path, int flags)
+{
+    return sbx_sys_openat2(dirfd, path, flags,
+                           RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS);
+}
+
+
+int
+sbx_sys_open_plain(const char *path, int flags)
+{
+    return sbx_sys_openat2(AT_FDCWD, path, flags, RESOLVE_NO_SYMLINKS);
 }
 
 

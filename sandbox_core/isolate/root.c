@@ -12,6 +12,7 @@
  *       host, none             <- layers below /usr: the host's, and nothing
  *       system                 <- a second small tmpfs: what /dev, /sys and
  *                                 parts of /proc are made of
+ *       masks, own             <- of file rules, see rules.c
  *       root                   <- the overlay; becomes "/"
  *
  * The overlay is mounted with relative names, since mountinfo shows them to
@@ -71,7 +72,7 @@ static const sbx_dir_t  sbx_root_dirs[] = {
 
 /* Nobody's in the session. */
 static const char  *sbx_root_plain[] = {
-    "work", "lower", "root", "system", "host", "none"
+    "work", "lower", "root", "system", "host", "none", "masks", "own"
 };
 
 /* A template may lack these or have links of these names, which a directory
@@ -115,7 +116,8 @@ sbx_root_tmpfs(sbx_plan_t *plan, sbx_error_t *e)
     sbx_auto_fd  fs = -1;
 
     entries = sbx_etc_inodes() + sbx_nelts(sbx_root_dirs)
-              + sbx_nelts(sbx_root_plain) + SBX_OVERLAY_INODES;
+              + sbx_nelts(sbx_root_plain) + SBX_OVERLAY_INODES
+              + plan->nbinds;
 
     if (plan->template_fd != -1) {
         entries += sbx_nelts(sbx_root_points);
@@ -204,6 +206,10 @@ sbx_root_build(const sbx_plan_t *plan, int proc, sbx_error_t *e)
         }
     }
 
+    if (sbx_rules_apply(plan, e) == -1) {
+        return -1;
+    }
+
     return sbx_root_enter(e);
 }
 
@@ -245,6 +251,10 @@ sbx_root_populate(const sbx_plan_t *plan, sbx_error_t *e)
             return sbx_error(e, errno, SBX_E_INTERNAL, "cannot make \"%s\"",
                              sbx_root_points[i]);
         }
+    }
+
+    if (sbx_rules_points(plan, e) == -1) {
+        return -1;
     }
 
     upper = openat(top, "upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -30,10 +30,9 @@
 static const char  *sbx_template_names[] = { "base", "code-interpreter-v1" };
 
 
-static int sbx_template_userns(uint64_t uid_first, sbx_error_t *e);
 static int sbx_template_helper(const int *up, const int *down,
-    uint64_t uid_first);
-static int sbx_template_maps(pid_t pid, uint64_t uid_first);
+    const sbx_idmap_t *map);
+static int sbx_template_maps(pid_t pid, const sbx_idmap_t *map);
 
 
 int
@@ -55,6 +54,7 @@ int
 sbx_template_open(const sbx_launch_t *launch, int *fd, sbx_error_t *e)
 {
     char         name[SBX_TEMPLATE_MAX + 16];
+    sbx_idmap_t  map = { 0, 0, launch->uid_first, SBX_SESSION_IDS };
     sbx_auto_fd  dir = -1, rootfs = -1, tree = -1, userns = -1;
 
     if (launch->template_dir == NULL || launch->template_dir[0] != '/'
@@ -86,7 +86,7 @@ sbx_template_open(const sbx_launch_t *launch, int *fd, sbx_error_t *e)
                          launch->template);
     }
 
-    userns = sbx_template_userns(launch->uid_first, e);
+    userns = sbx_template_userns(&map, e);
     if (userns == -1) {
         return -1;
     }
@@ -107,8 +107,8 @@ sbx_template_open(const sbx_launch_t *launch, int *fd, sbx_error_t *e)
 }
 
 
-static int
-sbx_template_userns(uint64_t uid_first, sbx_error_t *e)
+int
+sbx_template_userns(const sbx_idmap_t *map, sbx_error_t *e)
 {
     int          up[2], down[2], fd;
     sbx_auto_fd  up_read = -1, up_write = -1;
@@ -128,7 +128,7 @@ sbx_template_userns(uint64_t uid_first, sbx_error_t *e)
     down_read = down[0];
     down_write = down[1];
 
-    fd = sbx_template_helper(up, down, uid_first);
+    fd = sbx_template_helper(up, down, map);
 
     if (fd == -1) {
         return sbx_error(e, errno, SBX_E_UNAVAILABLE,
@@ -141,7 +141,7 @@ sbx_template_userns(uint64_t uid_first, sbx_error_t *e)
 
 
 static int
-sbx_template_helper(const int *up, const int *down, uint64_t uid_first)
+sbx_template_helper(const int *up, const int *down, const sbx_idmap_t *map)
 {
     int            fd, rc;
     char           go;
@@ -173,7 +173,7 @@ sbx_template_helper(const int *up, const int *down, uint64_t uid_first)
     if (poll(&told, 1, SBX_USERNS_WAIT) == 1
         && read(up[0], &fd, sizeof(fd)) == sizeof(fd) && fd != -1)
     {
-        rc = sbx_template_maps(pid, uid_first);
+        rc = sbx_template_maps(pid, map);
 
     } else {
         (void) kill(pid, SIGKILL);
@@ -192,20 +192,22 @@ sbx_template_helper(const int *up, const int *down, uint64_t uid_first)
 
 
 static int
-sbx_template_maps(pid_t pid, uint64_t uid_first)
+sbx_template_maps(pid_t pid, const sbx_idmap_t *map)
 {
-    char         path[64], map[64];
+    char         path[64], uids[96], gids[96];
     sbx_auto_fd  proc = -1;
 
     (void) snprintf(path, sizeof(path), "/proc/%d", (int) pid);
-    (void) snprintf(map, sizeof(map), "0 %" PRIu64 " %d\n", uid_first,
-                    SBX_SESSION_IDS);
+    (void) snprintf(uids, sizeof(uids), "%" PRIu64 " %" PRIu64 " %" PRIu64
+                    "\n", map->uid, map->outside, map->count);
+    (void) snprintf(gids, sizeof(gids), "%" PRIu64 " %" PRIu64 " %" PRIu64
+                    "\n", map->gid, map->outside, map->count);
 
     proc = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     if (proc == -1
-        || sbx_write_at(proc, "uid_map", map) == -1
-        || sbx_write_at(proc, "gid_map", map) == -1)
+        || sbx_write_at(proc, "uid_map", uids) == -1
+        || sbx_write_at(proc, "gid_map", gids) == -1)
     {
         return -1;
     }

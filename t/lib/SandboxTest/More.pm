@@ -65,6 +65,7 @@ sub within { return $_[0] * $SandboxTest::SLOW }
 
 # The shipped configuration with two workers (or "workers"), and:
 #   extra          lines for the server block
+#   http           lines for the http block
 #   max_upload, uid_range     values of those directives
 #   reuseport      each worker listens by itself, so that both are met
 #   worker_header  X-Worker tells which one answered
@@ -74,6 +75,8 @@ sub server {
 
     my $http = $o{uid_range} ? "    sandbox_uid_range $o{uid_range};" : '';
     my $upload = $o{max_upload} // '1g';
+
+    $http .= $o{http} // '';
 
     $T = SandboxTest->new(
         workers => $o{workers} // 2,
