@@ -62,6 +62,10 @@ static size_t         inside_filter_size, inside_init_filter_size;
 static int            inside_exe = -1;
 static inside_reply_t inside_reply;
 
+/* Of the sessions that are launched from now on. */
+static const char    *inside_rules, *inside_binds;
+static size_t         inside_rules_size, inside_binds_size;
+
 /* "@name argument" of the test itself; runs in the command's process. */
 static int inside_builtin(const char *name, const char *argument);
 
@@ -309,6 +313,11 @@ inside_launch(inside_session_t *s, const char *id,
     launch.cgroup = s->cgroup;
     launch.init_exe = inside_exe;
     launch.env = "";
+    launch.tenant = "acme";
+    launch.rules = inside_rules;
+    launch.rules_size = inside_rules_size;
+    launch.binds = inside_binds;
+    launch.binds_size = inside_binds_size;
     launch.filter = inside_filter;
     launch.filter_size = inside_filter_size;
     launch.init_filter = inside_init_filter;
