@@ -181,6 +181,46 @@ is_bad('one time-out by two names',
        qr/"sandbox_exec_timeout" directive is duplicate/,
        http => 'sandbox_default exec_timeout=5; sandbox_exec_timeout 5s;');
 
+mkdir "$p/offered" or die $!;
+mkdir "$p/owned" or die $!;
+mkdir "$p/half" or die $!;
+chown 12345, 12345, "$p/owned" or die $!;
+chown 12345, 0, "$p/half" or die $!;
+symlink 'owned', "$p/link" or die $!;
+
+is_good($_, http => $_)
+    for "sandbox_bind models $p/offered ro;",
+        "sandbox_bind a.b_c-9 $p/owned rw tenant=acme tenant=other\@x;",
+        "sandbox_bind a $p/link rw; sandbox_bind b $p/owned ro;",
+        "sandbox_bind " . 'n' x 64 . " $p/offered ro;";
+
+for my $row (
+    [ 'no mode', "models $p/offered", qr/"sandbox_bind" directive needs/ ],
+    [ 'a directory that is not there', "models $p/none ro",
+      qr{"\Q$p\E/none" in "sandbox_bind" directive is no directory.*No such} ],
+    [ 'a file', "models $p/conf/nginx.conf ro", qr/is no directory/ ],
+    [ 'a relative path', 'models offered ro',
+      qr/"offered" in "sandbox_bind" .*absolute/ ],
+    [ 'the root', 'models / ro', qr{"/" in "sandbox_bind" .*below} ],
+    [ 'the root, otherwise', 'models /usr/.. ro', qr{below the root} ],
+    [ 'a wrong mode', "models $p/offered rx", qr/"rx" .*"ro" or "rw"/ ],
+    [ 'a wrong name', "Models $p/offered ro", qr/"Models" .*a name of/ ],
+    [ 'a long name', 'n' x 65 . " $p/offered ro", qr/a name of/ ],
+    [ 'a name that is a path', "a/b $p/offered ro", qr/a name of/ ],
+    [ 'a name twice', "a $p/owned ro; sandbox_bind a $p/offered ro",
+      qr/duplicate name "a" in "sandbox_bind"/ ],
+    [ 'a wrong tenant', "a $p/offered ro tenant=-x", qr/"tenant=-x"/ ],
+    [ 'a wrong parameter', "a $p/offered ro user=x", qr/"user=x"/ ],
+    [ "root's, for writing", "a $p/offered rw", qr/belongs to .* root/ ],
+    [ "group root's, for writing", "a $p/half rw", qr/belongs to .* root/ ],
+    [ 'more than fits', join('; sandbox_bind ', map {
+          "a$_ $p/offered ro " . join ' ', map { 'tenant=' . 't' x 120 } 1 .. 5
+      } 1 .. 60), qr/take more than 32768 bytes/ ] )
+{
+    is_bad("sandbox_bind: $row->[0]", $row->[2],
+           http => "sandbox_bind $row->[1];");
+}
+
 is_bad('an API of another name', qr/"v2" in "sandbox_api"/,
        location => 'sandbox_api v2;');
 is_bad('an API twice', qr/"sandbox_api" directive is duplicate/,
