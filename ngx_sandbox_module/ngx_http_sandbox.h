@@ -32,6 +32,8 @@ typedef struct {
     ngx_str_t                     template_dir;
     ngx_str_t                     helper_dir;
     ngx_str_t                     cgroup;
+    ngx_uint_t                    storage;    /* sbx_storage_kind_t */
+    ngx_str_t                     storage_dir;
     uint64_t                      uid_first;
     uint64_t                      uid_count;
     ngx_flag_t                    require_isolation;
@@ -342,6 +344,8 @@ char *ngx_http_sandbox_set_api(ngx_conf_t *cf, ngx_command_t *cmd,
 char *ngx_http_sandbox_set_path(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_sandbox_set_cgroup(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_sandbox_set_storage(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_sandbox_set_uid_range(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);

@@ -9,6 +9,15 @@
 #define NGX_HTTP_SANDBOX_UID_LAST    2147483647
 
 
+static ngx_conf_enum_t  ngx_http_sandbox_storages[] = {
+    { ngx_string("auto"), SBX_STORAGE_AUTO },
+    { ngx_string("tmpfs"), SBX_STORAGE_TMPFS },
+    { ngx_string("directory"), SBX_STORAGE_DIRECTORY },
+    { ngx_string("image"), SBX_STORAGE_IMAGE },
+    { ngx_null_string, 0 }
+};
+
+
 static uint64_t ngx_http_sandbox_parse_id(const u_char *p, size_t len);
 static char *ngx_http_sandbox_set_limit(ngx_conf_t *cf, ngx_command_t *cmd,
     sbx_limits_t *limits, ngx_str_t *value);
@@ -174,6 +183,56 @@ ngx_http_sandbox_set_cgroup(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     smcf->cgroup = value[1];
 
     return NGX_CONF_OK;
+}
+
+
+char *
+ngx_http_sandbox_set_storage(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_sandbox_main_conf_t  *smcf = conf;
+
+    ngx_str_t   *value;
+    ngx_uint_t   i;
+
+    if (smcf->storage != NGX_CONF_UNSET_UINT) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    for (i = 0; ngx_http_sandbox_storages[i].name.len != 0; i++) {
+        if (ngx_strcmp(ngx_http_sandbox_storages[i].name.data, value[1].data)
+            == 0)
+        {
+            smcf->storage = ngx_http_sandbox_storages[i].value;
+            break;
+        }
+    }
+
+    if (smcf->storage == NGX_CONF_UNSET_UINT) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid value \"%V\" in \"%V\" directive, it "
+                           "must be \"auto\", \"tmpfs\", \"directory\" or "
+                           "\"image\"", &value[1], &cmd->name);
+        return NGX_CONF_ERROR;
+    }
+
+    if (cf->args->nelts == 2) {
+        return NGX_CONF_OK;
+    }
+
+    if (smcf->storage == SBX_STORAGE_TMPFS) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V tmpfs\" has no directory, but \"%V\" is "
+                           "given", &cmd->name, &value[2]);
+        return NGX_CONF_ERROR;
+    }
+
+    /* the path's setter takes the first argument */
+
+    value[1] = value[2];
+
+    return ngx_http_sandbox_set_path(cf, cmd, conf);
 }
 
 

@@ -69,6 +69,13 @@ static ngx_command_t  ngx_http_sandbox_commands[] = {
       offsetof(ngx_http_sandbox_main_conf_t, cgroup),
       NULL },
 
+    { ngx_string("sandbox_storage"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE12,
+      ngx_http_sandbox_set_storage,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_sandbox_main_conf_t, storage_dir),
+      NULL },
+
     { ngx_string("sandbox_default"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
       ngx_http_sandbox_set_limits,
@@ -171,6 +178,7 @@ ngx_http_sandbox_create_main_conf(ngx_conf_t *cf)
      *     smcf->template_dir = { 0, NULL };
      *     smcf->helper_dir = { 0, NULL };
      *     smcf->cgroup = { 0, NULL };
+     *     smcf->storage_dir = { 0, NULL };
      *     smcf->uid_count = 0;
      *     smcf->binds = NULL;
      *     smcf->binds_size = 0;
@@ -179,6 +187,7 @@ ngx_http_sandbox_create_main_conf(ngx_conf_t *cf)
      */
 
     smcf->require_isolation = NGX_CONF_UNSET;
+    smcf->storage = NGX_CONF_UNSET_UINT;
     smcf->control = NGX_INVALID_FILE;
     smcf->request_id = NGX_CONF_UNSET;
 
@@ -197,6 +206,7 @@ ngx_http_sandbox_init_main_conf(ngx_conf_t *cf, void *conf)
     sbx_config_t  *config;
 
     ngx_conf_init_value(smcf->require_isolation, 1);
+    ngx_conf_init_uint_value(smcf->storage, SBX_STORAGE_AUTO);
 
     if (smcf->state_dir.data == NULL) {
         ngx_str_set(&smcf->state_dir, "sandbox");
@@ -231,14 +241,18 @@ ngx_http_sandbox_init_main_conf(ngx_conf_t *cf, void *conf)
     config->uid_count = smcf->uid_count;
     config->max = smcf->max;
     config->require_isolation = (uint32_t) smcf->require_isolation;
+    config->storage = (uint32_t) smcf->storage;
 
-    /* the setters hold both to less than these arrays */
+    /* the setters hold all to less than these arrays */
 
     (void) ngx_snprintf((u_char *) config->template_dir,
                         sizeof(config->template_dir) - 1, "%V",
                         &smcf->template_dir);
     (void) ngx_snprintf((u_char *) config->cgroup,
                         sizeof(config->cgroup) - 1, "%V", &smcf->cgroup);
+    (void) ngx_snprintf((u_char *) config->storage_dir,
+                        sizeof(config->storage_dir) - 1, "%V",
+                        &smcf->storage_dir);
 
     if (smcf->binds_size != 0) {
         ngx_memcpy(config->binds, smcf->binds, smcf->binds_size);

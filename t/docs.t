@@ -118,6 +118,10 @@ subtest 'limits' => sub {
 
     $want{max_file_size} =~ s/none \|/the disk |/;
 
+    # That of the disk follows the kind of storage.
+
+    $want{disk} =~ s/none \|/1 GB, or half of the memory |/;
+
     my $text = source('docs/limits.md');
     my ($section) = $text =~ /^## Of a session\n(.*?)^## /ms;
     my %told = map { my @c = @$_; $c[0] =~ s/`//g;

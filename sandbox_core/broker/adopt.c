@@ -31,6 +31,7 @@ typedef struct {
 
 static int sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg,
     sbx_error_t *e);
+static int sbx_adopt_alive(const char *id, void *data);
 static void sbx_adopt_found(const char *id, void *data);
 static void sbx_adopt_groups(sbx_broker_t *b);
 static void sbx_adopt_stuck(sbx_broker_t *b, const char *id,
@@ -171,6 +172,7 @@ sbx_adopt_sweep(sbx_broker_t *b)
 
     sbx_adopt_groups(b);
     sbx_adopt_mounts(b);
+    sbx_storage_sweep(b->storage, sbx_adopt_alive, b);
 
     fd = openat(b->sessions_dir, ".", O_RDONLY|O_DIRECTORY|O_CLOEXEC);
 
@@ -199,6 +201,13 @@ sbx_adopt_sweep(sbx_broker_t *b)
     }
 
     (void) closedir(dir);
+}
+
+
+static int
+sbx_adopt_alive(const char *id, void *data)
+{
+    return sbx_session_find(data, id) != NULL;
 }
 
 

@@ -114,7 +114,7 @@ struct sbx_session_s {
     pid_t                    pid;
     int                      pidfd;
     int                      control;
-    int                      disk;      /* of its tmpfs */
+    int                      disk;      /* of its volume */
     sbx_launched_t           launched;
     sbx_event_t              status_event;
     sbx_event_t              control_event;
@@ -254,6 +254,7 @@ struct sbx_broker_s {
     sbx_config_t     config;
     sbx_error_t      problem;         /* why no session can be made */
     sbx_cgroup_t    *cgroup;
+    sbx_storage_t   *storage;
     int              init_exe;
     void            *filter;
     size_t           filter_size;
@@ -261,6 +262,7 @@ struct sbx_broker_s {
     size_t           init_filter_size;
     sbx_enforcement_t enforcement;
     uint32_t         isolated;
+    const char      *missing;         /* the layer that is not there */
 
     sbx_node_t       sessions;
     sbx_session_t   *buckets[SBX_SESSION_BUCKETS];

@@ -179,8 +179,8 @@ sbx_create_check(sbx_broker_t *b, const sbx_call_t *head, sbx_create_t *body,
                          || !(body->flags & SBX_CREATE_WEAK_OK)))
     {
         return sbx_error(e, 0, SBX_E_MANIFEST,
-                         "this machine lacks a layer of isolation, and "
-                         "require_isolation is set");
+                         "this machine cannot enforce \"%s\", and "
+                         "require_isolation is set", b->missing);
     }
 
     return sbx_create_limits(b, body, e);
@@ -191,6 +191,15 @@ static int
 sbx_create_limits(sbx_broker_t *b, sbx_create_t *body, sbx_error_t *e)
 {
     sbx_limits_t  limits;
+
+    if (body->limits.disk == SBX_UNSET) {
+        body->limits.disk = sbx_storage_default_disk(b->storage,
+                                                     body->limits.memory);
+
+        if (body->limits.disk > b->config.max.disk) {
+            body->limits.disk = b->config.max.disk;
+        }
+    }
 
     limits = body->limits;
 
@@ -214,7 +223,7 @@ sbx_create_limits(sbx_broker_t *b, sbx_create_t *body, sbx_error_t *e)
         return sbx_error(e, 0, SBX_E_INVALID, "limits are not settled");
     }
 
-    return 0;
+    return sbx_storage_admit(b->storage, &body->limits, e);
 }
 
 
@@ -353,6 +362,7 @@ sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
     sbx_error_t *e)
 {
     const char     *env, *rules;
+    sbx_limits_t    group;
     sbx_session_t  *s;
 
     s = sbx_session_make(b);
@@ -393,6 +403,11 @@ sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
 
     sbx_session_insert(s);
 
+    /* of its files, those in memory */
+
+    group = s->info.limits;
+    group.disk = sbx_storage_in_memory(b->storage, &group);
+
     s->dir = openat(b->sessions_dir, s->info.id,
                     O_RDONLY|O_DIRECTORY|O_CLOEXEC|O_NOFOLLOW);
 
@@ -401,8 +416,8 @@ sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
                          "cannot open the session's directory");
 
     } else if (sbx_cgroup_session_create(b->cgroup, s->info.id,
-                                         &s->info.limits, 0, &s->cgroup,
-                                         &s->error) == 0
+                                         &group, 0, &s->cgroup, &s->error)
+                   == 0
                && sbx_session_launch(s, env, body->env_size, rules,
                                      body->rules_size, &s->error) == 0
                && sbx_create_record(s, env, body->env_size, &s->error) == 0)

@@ -96,10 +96,18 @@ sbx_service_health(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 static void
 sbx_service_doctor(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 {
+    sbx_f_check_t  check;
+
     (void) body;
 
     sbx_doctor(b->options->state_dir, b->config.template_dir, b->cgroup,
                sbx_service_check, call);
+
+    if (b->storage != NULL) {
+        sbx_storage_check(b->storage, b->options->state_dir, &check);
+        sbx_service_check(&check, call);
+    }
+
     sbx_call_end(call, NULL);
 }
 
@@ -131,7 +139,14 @@ sbx_service_capabilities(sbx_broker_t *b, sbx_call_out_t *call,
 static void
 sbx_service_capability(const sbx_f_capability_t *capability, void *data)
 {
-    (void) sbx_call_frame(data, SBX_F_CAPABILITY, capability,
+    sbx_call_out_t      *call;
+    sbx_f_capability_t   c;
+
+    call = data;
+    c = *capability;
+    sbx_storage_capability(call->broker->storage, &c);
+
+    (void) sbx_call_frame(call, SBX_F_CAPABILITY, &c,
                           sizeof(sbx_f_capability_t), NULL, 0);
 }
 
@@ -208,8 +223,11 @@ sbx_service_get(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 
     memset(&usage, 0, sizeof(sbx_usage_t));
 
+    /* a directory without a quota is not counted */
+
     if (sbx_cgroup_session_usage(s->cgroup, &usage, &e) != 0
-        || sbx_disk_usage(s->disk, &usage, &e) != 0)
+        || (s->info.enforcement.disk != SBX_BY_NONE
+            && sbx_disk_usage(s->disk, &usage, &e) != 0))
     {
         sbx_call_error(call, &e);
         return;

@@ -204,6 +204,7 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     launch.init_filter_size = b->init_filter_size;
     launch.flags = SBX_LAUNCH_OWN_ACCOUNT;
     launch.create_flags = s->info.flags;
+    launch.storage = b->storage;
     launch.disk = &s->disk;
 
     if (sbx_launch_start(&launch, &s->launched, e) != 0) {
@@ -741,6 +742,10 @@ sbx_session_remove(sbx_session_t *s)
         }
     }
 
+    if (rc == 0) {
+        rc = sbx_storage_remove(b->storage, s->info.id, &e);
+    }
+
     if (rc == 1) {
         (void) sbx_timer_set(&b->loop, &s->timer, s->backoff);
         s->backoff *= 2;
@@ -849,12 +854,22 @@ sbx_session_hang_up(sbx_session_t *s)
         s->control = -1;
     }
 
-    /* an open file keeps the whole tmpfs */
+    if (s->disk == -1) {
+        return;
+    }
 
-    if (s->disk != -1) {
+    /* an open file keeps the whole volume */
+
+    if (s->info.enforcement.disk != SBX_BY_IMAGE) {
         (void) close(s->disk);
         s->disk = -1;
+        return;
     }
+
+    /* the last to let go of an image waits for its unmount: not init, on
+       whose end a client waits */
+
+    sbx_storage_forget(s->disk);
 }
 
 
@@ -866,6 +881,12 @@ sbx_session_unwatch(sbx_session_t *s)
     loop = &s->broker->loop;
 
     sbx_session_hang_up(s);
+
+    if (s->disk != -1) {
+        sbx_discard(s->broker, s->disk);
+        s->disk = -1;
+    }
+
     sbx_event_del(loop, &s->status_event);
     sbx_event_del(loop, &s->pidfd_event);
 

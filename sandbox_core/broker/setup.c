@@ -8,7 +8,8 @@
 
 
 static int sbx_setup_parts(sbx_broker_t *b, sbx_error_t *e);
-static int sbx_setup_isolation(sbx_broker_t *b, sbx_error_t *e);
+static int sbx_setup_storage(sbx_broker_t *b, sbx_error_t *e);
+static void sbx_setup_isolation(sbx_broker_t *b);
 
 
 /* What must not be missing, and the word for it. */
@@ -32,13 +33,12 @@ sbx_setup(sbx_broker_t *b, sbx_error_t *e)
 {
     b->configured = 0;
 
-    if (sbx_setup_parts(b, e) != 0
-        || sbx_setup_isolation(b, e) != 0
-        || sbx_setup_keep_config(b, e) != 0)
-    {
+    if (sbx_setup_parts(b, e) != 0 || sbx_setup_keep_config(b, e) != 0) {
         sbx_setup_undo(b);
         return -1;
     }
+
+    sbx_setup_isolation(b);
 
     (void) sbx_error(&b->problem, 0, SBX_OK, "%s", "");
     b->configured = 1;
@@ -73,40 +73,68 @@ sbx_setup_parts(sbx_broker_t *b, sbx_error_t *e)
         return -1;
     }
 
-    return sbx_base_prepare(b->options->state_dir, e);
+    if (sbx_base_prepare(b->options->state_dir, e) != 0) {
+        return -1;
+    }
+
+    return sbx_setup_storage(b, e);
 }
 
 
 static int
-sbx_setup_isolation(sbx_broker_t *b, sbx_error_t *e)
+sbx_setup_storage(sbx_broker_t *b, sbx_error_t *e)
+{
+    const char  *lacks;
+
+    if (sbx_storage_open((sbx_storage_kind_t) b->config.storage,
+                         b->config.storage_dir, b->options->state_dir, b->tag,
+                         &b->storage, e)
+        != 0)
+    {
+        return -1;
+    }
+
+    lacks = sbx_storage_lacks(b->storage);
+
+    if (lacks[0] != '\0') {
+        sbx_log(SBX_LOG_NOTICE, NULL, 0,
+                sbx_storage_kind(b->storage) == SBX_STORAGE_TMPFS
+                ? "files of sessions are kept in memory: %s"
+                : "the disk of sessions is not limited: %s", lacks);
+    }
+
+    return 0;
+}
+
+
+/* What a session that misses a layer means is up to who asks for it. */
+
+static void
+sbx_setup_isolation(sbx_broker_t *b)
 {
     size_t              i;
-    const char         *missing;
     sbx_enforcement_t  *enf;
 
     enf = &b->enforcement;
 
     memset(enf, 0, sizeof(sbx_enforcement_t));
     sbx_cgroup_enforcement(b->cgroup, enf);
+    sbx_storage_enforcement(b->storage, enf);
 
-    missing = NULL;
+    b->missing = NULL;
 
     for (i = 0; i < sbx_nelts(sbx_setup_layers); i++) {
         if (((uint8_t *) enf)[sbx_setup_layers[i].offset] == SBX_BY_NONE) {
-            missing = sbx_setup_layers[i].name;
+            b->missing = sbx_setup_layers[i].name;
         }
     }
 
-    b->isolated = missing == NULL;
+    b->isolated = b->missing == NULL;
 
-    if (missing != NULL && b->config.require_isolation) {
-        return sbx_error(e, 0, SBX_E_UNAVAILABLE,
-                         "this machine cannot enforce \"%s\": provide it, or "
-                         "accept less with sandbox_require_isolation off",
-                         missing);
+    if (!b->isolated) {
+        sbx_log(SBX_LOG_WARN, NULL, 0, "this machine cannot enforce \"%s\"",
+                b->missing);
     }
-
-    return 0;
 }
 
 
@@ -154,6 +182,14 @@ sbx_setup_change(sbx_broker_t *b, const sbx_config_t *config)
                 "broker is started anew");
     }
 
+    if (own->storage != config->storage
+        || strcmp(own->storage_dir, config->storage_dir) != 0)
+    {
+        sbx_log(SBX_LOG_WARN, NULL, 0,
+                "sandbox_storage has changed: the new one is used when the "
+                "broker is started anew");
+    }
+
     own->max = config->max;
     own->require_isolation = config->require_isolation;
     memcpy(own->template_dir, config->template_dir,
@@ -176,6 +212,9 @@ sbx_setup_undo(sbx_broker_t *b)
         sbx_cgroup_close(b->cgroup);
         b->cgroup = NULL;
     }
+
+    sbx_storage_close(b->storage);
+    b->storage = NULL;
 
     if (b->init_exe != -1) {
         (void) close(b->init_exe);

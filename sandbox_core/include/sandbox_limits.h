@@ -25,7 +25,7 @@ typedef struct {
     uint64_t   max_file_size;   /* bytes; SBX_UNSET follows disk */
     uint64_t   open_files;
     uint64_t   stack;           /* bytes */
-    uint64_t   disk;            /* bytes */
+    uint64_t   disk;            /* bytes; SBX_UNSET: by the kind of storage */
     uint64_t   inodes;
     uint64_t   exec_timeout;    /* milliseconds; or unlimited */
     uint64_t   max_output;      /* bytes of each stream that are kept */

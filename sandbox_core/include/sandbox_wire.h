@@ -105,7 +105,10 @@ typedef struct {
     char          template[SBX_TEMPLATE_MAX];
     char          key[SBX_KEY_MAX + 8];   /* Idempotency-Key or "" */
     uint8_t       body_digest[16];        /* of the request body, for key */
-    sbx_limits_t  limits;                 /* settled; checked again */
+    sbx_limits_t  limits;                 /* settled; checked again.  disk
+                                             may be SBX_UNSET, and then
+                                             max_file_size too: they follow
+                                             the kind of storage */
     uint32_t      capabilities;           /* SBX_CAP_* */
     uint32_t      flags;                  /* SBX_CREATE_* */
     uint32_t      meta_size;              /* JSON text, first in the blob */
@@ -144,6 +147,14 @@ typedef struct {
 } sbx_exec_limits_t;
 
 
+/* What keeps the files of sessions. */
+typedef enum {
+    SBX_STORAGE_AUTO,
+    SBX_STORAGE_TMPFS,
+    SBX_STORAGE_DIRECTORY,
+    SBX_STORAGE_IMAGE
+} sbx_storage_kind_t;
+
 /*
  * Configuration, from the root master only.  Paths are absolute.
  */
@@ -152,9 +163,12 @@ typedef struct {
     uint64_t      uid_count;
     sbx_limits_t  max;                    /* sandbox_max */
     uint32_t      require_isolation;
+    uint32_t      storage;                /* sbx_storage_kind_t */
     uint32_t      binds_size;             /* bytes of .binds in use */
+    uint32_t      pad;
     char          template_dir[SBX_PATH_MAX];
     char          cgroup[SBX_PATH_MAX];   /* "" = below the broker's own */
+    char          storage_dir[SBX_PATH_MAX];  /* "" = the state directory */
     char          binds[SBX_BINDS_SIZE];  /* sandbox_rules.h */
 } sbx_config_t;
 

@@ -8,6 +8,7 @@
 
 #include "sandbox_util.h"
 #include "sandbox_wire.h"
+#include "storage.h"
 
 
 /*
@@ -145,10 +146,12 @@ typedef struct {
     size_t                   init_filter_size;
     uint32_t                 flags;        /* SBX_LAUNCH_* */
     uint32_t                 create_flags; /* SBX_CREATE_*, for init */
-    int                     *disk;         /* may be NULL; else receives a
+    const sbx_storage_t     *storage;      /* NULL: tmpfs */
+    int                     *disk;         /* may be NULL; else receives,
+                                              before the launch is over, a
                                               descriptor of the session's
-                                              tmpfs for sbx_disk_usage().  It
-                                              keeps the tmpfs alive */
+                                              volume for sbx_disk_usage().
+                                              It keeps the volume alive */
 } sbx_launch_t;
 
 /*
@@ -165,6 +168,7 @@ typedef struct {
     int     control;      /* our end of init's control socket, SEQPACKET */
     int     status;       /* messages of the child until its exec */
     uint64_t uid_first;
+    int    *disk;         /* sbx_launch_t's, to be filled */
 } sbx_launched_t;
 
 int sbx_launch_start(const sbx_launch_t *launch, sbx_launched_t *out,

@@ -14,6 +14,7 @@
 #define SBX_MOUNT_NOSUID      0x02u
 #define SBX_MOUNT_NODEV       0x04u
 #define SBX_MOUNT_NOEXEC      0x08u
+#define SBX_MOUNT_NOATIME     0x10u
 
 typedef enum {
     SBX_FSCONFIG_FLAG   = 0,
@@ -65,7 +66,9 @@ typedef struct {
     unsigned             first_cpu;     /* of those the caller may use */
     int                  template_fd;   /* rootfs, detached and idmapped, or
                                            -1: the built-in template */
-    int                  root_fd;       /* the session's tmpfs, detached */
+    int                  root_fd;       /* the session's volume, detached */
+    int                  memory_fd;     /* of /dev/shm and /run, detached,
+                                           or -1: in the volume */
     const char          *cpuinfo;       /* texts of /proc */
     size_t               cpuinfo_size;
     char                 meminfo[1024];
@@ -75,7 +78,7 @@ typedef struct {
 
 
 /* root.c: from a fresh mount namespace to "/" of the session. */
-int sbx_root_tmpfs(sbx_plan_t *plan, sbx_error_t *e);
+int sbx_root_volume(sbx_plan_t *plan, sbx_error_t *e);
 int sbx_root_build(const sbx_plan_t *plan, int proc, sbx_error_t *e);
 
 /* rules.c: what the manifest's "filesystem" asks for.  The parent opens

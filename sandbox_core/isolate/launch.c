@@ -19,6 +19,7 @@
 
 #include "isolate_private.h"
 #include "cgroup_private.h"
+#include "wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -110,6 +111,7 @@ static int sbx_launch_clone(sbx_child_t *child, sbx_launched_t *out,
     sbx_error_t *e);
 static int sbx_launch_maps(sbx_launched_t *launched, sbx_error_t *e);
 static int sbx_launch_over(sbx_launched_t *launched, sbx_error_t *e);
+static void sbx_launch_disk(const sbx_launched_t *launched, int disk);
 
 static void sbx_child_main(sbx_child_t *child) __attribute__((noreturn));
 static int sbx_child_enter(const sbx_child_t *child, sbx_error_t *e);
@@ -131,7 +133,7 @@ sbx_launch_start(const sbx_launch_t *launch, sbx_launched_t *out,
     sbx_child_t  child;
     sbx_auto_fd  control = -1, control_peer = -1;
     sbx_auto_fd  status = -1, status_peer = -1;
-    sbx_auto_fd  config = -1, root = -1, template = -1;
+    sbx_auto_fd  config = -1, template = -1;
     sbx_plan_t  *plan SBX_CLEANUP(sbx_launch_release) = NULL;
 
     if (sbx_launch_check(launch, e) == -1) {
@@ -142,7 +144,6 @@ sbx_launch_start(const sbx_launch_t *launch, sbx_launched_t *out,
 
     rc = sbx_launch_prepare(launch, &child, e);
 
-    root = child.plan.root_fd;
     template = child.plan.template_fd;
     plan = &child.plan;
 
@@ -176,9 +177,7 @@ sbx_launch_start(const sbx_launch_t *launch, sbx_launched_t *out,
     out->status = sbx_steal_fd(&status);
     out->uid_first = launch->uid_first;
 
-    if (launch->disk != NULL) {
-        *launch->disk = sbx_steal_fd(&root);
-    }
+    out->disk = launch->disk;
 
     return 0;
 }
@@ -254,6 +253,7 @@ sbx_launch_prepare(const sbx_launch_t *launch, sbx_child_t *child,
     plan->launch = launch;
     plan->template_fd = -1;
     plan->root_fd = -1;
+    plan->memory_fd = -1;
 
     sbx_launch_cpus(plan);
 
@@ -267,7 +267,7 @@ sbx_launch_prepare(const sbx_launch_t *launch, sbx_child_t *child,
         return -1;
     }
 
-    if (sbx_rules_prepare(plan, e) == -1 || sbx_root_tmpfs(plan, e) == -1) {
+    if (sbx_rules_prepare(plan, e) == -1) {
         return -1;
     }
 
@@ -415,10 +415,14 @@ sbx_launch_clone(sbx_child_t *child, sbx_launched_t *out, sbx_error_t *e)
 int
 sbx_launch_event(sbx_launched_t *launched, sbx_error_t *e)
 {
+    int               disk;
     ssize_t           n;
+    unsigned          nfds;
     sbx_status_msg_t  msg;
 
-    n = recv(launched->status, &msg, sizeof(msg), MSG_DONTWAIT | MSG_TRUNC);
+    nfds = 1;
+    n = sbx_wire_recv(launched->status, &msg, sizeof(msg), &disk, &nfds,
+                      MSG_DONTWAIT);
 
     if (n == -1) {
         if (errno == EAGAIN || errno == EINTR) {
@@ -431,6 +435,10 @@ sbx_launch_event(sbx_launched_t *launched, sbx_error_t *e)
 
     if (n == 0) {
         return sbx_launch_over(launched, e);
+    }
+
+    if (nfds == 1) {
+        sbx_launch_disk(launched, disk);
     }
 
     if (n != sizeof(msg) || msg.magic != SBX_STATUS_MAGIC) {
@@ -453,6 +461,19 @@ sbx_launch_event(sbx_launched_t *launched, sbx_error_t *e)
     }
 
     return sbx_error(e, 0, SBX_E_INTERNAL, "bad status of a launch");
+}
+
+
+/* The child has made the session's volume, and sends it with its request. */
+static void
+sbx_launch_disk(const sbx_launched_t *launched, int disk)
+{
+    if (launched->disk == NULL || *launched->disk != -1) {
+        (void) close(disk);
+        return;
+    }
+
+    *launched->disk = disk;
 }
 
 
@@ -611,6 +632,7 @@ sbx_child_isolate(sbx_child_t *child, sbx_error_t *e)
     (void) sbx_write_at(proc, "self/oom_score_adj", "300");
 
     if (sbx_net_setup(proc, e) == -1
+        || sbx_root_volume(&child->plan, e) == -1
         || sbx_root_build(&child->plan, proc, e) == -1)
     {
         return -1;
@@ -678,7 +700,9 @@ sbx_child_user(const sbx_child_t *child, sbx_error_t *e)
     msg.magic = SBX_STATUS_MAGIC;
     msg.type = SBX_STATUS_MAPS;
 
-    if (send(child->status, &msg, sizeof(msg), MSG_NOSIGNAL) != sizeof(msg)
+    if (sbx_wire_send(child->status, &msg, sizeof(msg), &child->plan.root_fd,
+                      1, 0)
+        != sizeof(msg)
         || poll(&answer, 1, -1) != 1
         || recv(child->status, &go, 1, 0) != 1)
     {

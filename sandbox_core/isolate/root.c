@@ -2,11 +2,14 @@
  * A session's root, built by the child in its fresh mount namespace, as real
  * root, before any code of the session runs:
  *
- *   the session's directory <- a tmpfs with the session's disk and inode
- *                              limits, holding
+ *   the session's directory <- a volume with the session's disk and inode
+ *                              limits (storage.h), holding
  *       upper, work            of the overlay
- *       tmp, vartmp, shm, run  bound over /tmp, /var/tmp, /dev/shm, /run, so
- *                              that one limit covers all that can be written
+ *       tmp, vartmp            bound over /tmp and /var/tmp, so that one
+ *                              limit covers all that can be written
+ *       memory                 with run and shm, bound over /run and
+ *                              /dev/shm; a small tmpfs where the volume is
+ *                              not in memory itself
  *       lower                  <- the read-only tree below (shared, prepared
  *                                 once; or a template's)
  *       host, none             <- layers below /usr: the host's, and nothing
@@ -16,25 +19,23 @@
  *       root                   <- the overlay; becomes "/"
  *
  * The overlay is mounted with relative names, since mountinfo shows them to
- * the session.  The tmpfs is made by the parent, who may keep a descriptor
- * to ask it for its use; the old tree is detached whole after pivot_root.
+ * the session.  The parent is sent a descriptor of the volume, to ask it for
+ * its use; the old tree is detached whole after pivot_root.
  */
 
 #include "isolate_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 
 
 #define SBX_USER            1000u
-#define SBX_OVERLAY_INODES  3        /* the tmpfs's top, and work's own */
+#define SBX_ROOT_MEMORY     "memory"
 
 
 /* Owners are the session's own ids; parents come first. */
@@ -61,18 +62,22 @@ static const sbx_dir_t  sbx_root_dirs[] = {
     { "upper/var/lib",        0,        0755 },
     { "upper/var/log",        0,        0755 },
     { "upper/workspace",      SBX_USER, 0755 },
-    { "run",                  0,        0755 },
-    { "run/lock",             0,        01777 },
-    { "run/user",             0,        0755 },
-    { "run/user/1000",        SBX_USER, 0700 },
-    { "shm",                  0,        01777 },
     { "tmp",                  0,        01777 },
     { "vartmp",               0,        01777 }
 };
 
+static const sbx_dir_t  sbx_root_memory_dirs[] = {
+    { "run",                  0,        0755 },
+    { "run/lock",             0,        01777 },
+    { "run/user",             0,        0755 },
+    { "run/user/1000",        SBX_USER, 0700 },
+    { "shm",                  0,        01777 }
+};
+
 /* Nobody's in the session. */
 static const char  *sbx_root_plain[] = {
-    "work", "lower", "root", "system", "host", "none", "masks", "own"
+    "work", "lower", "root", "system", "host", "none", "masks", "own",
+    SBX_ROOT_MEMORY
 };
 
 /* A template may lack these or have links of these names, which a directory
@@ -93,12 +98,15 @@ static const struct {
 } sbx_root_binds[] = {
     { "../tmp",    "tmp" },
     { "../vartmp", "var/tmp" },
-    { "../shm",    "dev/shm" },
-    { "../run",    "run" }
+    { "../" SBX_ROOT_MEMORY "/shm", "dev/shm" },
+    { "../" SBX_ROOT_MEMORY "/run", "run" }
 };
 
 
 static int sbx_root_populate(const sbx_plan_t *plan, sbx_error_t *e);
+static int sbx_root_make(const sbx_plan_t *plan, int top,
+    const sbx_dir_t *dirs, size_t n, sbx_error_t *e);
+static int sbx_root_memory(const sbx_plan_t *plan, sbx_error_t *e);
 static int sbx_root_overlay(const sbx_plan_t *plan, sbx_error_t *e);
 static int sbx_root_show_host(sbx_error_t *e);
 static int sbx_root_show_tree(const char *path, const char *name);
@@ -109,65 +117,26 @@ static int sbx_root_enter(sbx_error_t *e);
 
 
 int
-sbx_root_tmpfs(sbx_plan_t *plan, sbx_error_t *e)
+sbx_root_volume(sbx_plan_t *plan, sbx_error_t *e)
 {
-    char         size[32], inodes[32];
-    uint64_t     entries;
-    sbx_auto_fd  fs = -1;
+    sbx_volume_t  volume;
 
-    entries = sbx_etc_inodes() + sbx_nelts(sbx_root_dirs)
-              + sbx_nelts(sbx_root_plain) + SBX_OVERLAY_INODES
-              + plan->nbinds;
+    volume.id = plan->launch->id;
+    volume.session_dir = plan->launch->session_dir;
+    volume.uid_first = plan->launch->uid_first;
+    volume.limits = plan->launch->limits;
+    volume.bytes = sbx_etc_disk(plan);
+    volume.entries = sbx_etc_inodes() + sbx_nelts(sbx_root_dirs)
+                     + sbx_nelts(sbx_root_plain)
+                     + sbx_nelts(sbx_root_memory_dirs)
+                     + plan->nbinds;
 
     if (plan->template_fd != -1) {
-        entries += sbx_nelts(sbx_root_points);
+        volume.entries += sbx_nelts(sbx_root_points);
     }
 
-    (void) snprintf(size, sizeof(size), "%" PRIu64,
-                    plan->launch->limits.disk + sbx_etc_disk(plan));
-    (void) snprintf(inodes, sizeof(inodes), "%" PRIu64,
-                    plan->launch->limits.inodes + entries);
-
-    fs = sbx_sys_fsopen("tmpfs");
-
-    if (fs == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "source", "sandbox")
-           == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "size", size) == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "nr_inodes", inodes)
-           == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "mode", "0755") == -1)
-    {
-        return sbx_error(e, errno, SBX_E_INTERNAL,
-                         "cannot make a tmpfs of %s bytes", size);
-    }
-
-    plan->root_fd = sbx_sys_fsmount(fs, SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV);
-
-    if (plan->root_fd == -1) {
-        return sbx_error(e, errno, SBX_E_INTERNAL,
-                         "cannot mount a tmpfs of %s bytes", size);
-    }
-
-    return 0;
-}
-
-
-int
-sbx_disk_usage(int disk, sbx_usage_t *usage, sbx_error_t *e)
-{
-    struct statfs  st;
-
-    if (fstatfs(disk, &st) == -1) {
-        return sbx_error(e, errno, SBX_E_INTERNAL,
-                         "the session's tmpfs cannot be asked");
-    }
-
-    usage->disk = (uint64_t) (st.f_blocks - st.f_bfree)
-                  * (uint64_t) st.f_bsize;
-    usage->inodes = (uint64_t) (st.f_files - st.f_ffree);
-
-    return 0;
+    return sbx_storage_volume(plan->launch->storage, &volume,
+                              &plan->root_fd, &plan->memory_fd, e);
 }
 
 
@@ -217,11 +186,9 @@ sbx_root_build(const sbx_plan_t *plan, int proc, sbx_error_t *e)
 static int
 sbx_root_populate(const sbx_plan_t *plan, sbx_error_t *e)
 {
-    int               top;
-    size_t            i, points;
-    uid_t             id;
-    sbx_auto_fd       upper = -1;
-    const sbx_dir_t  *dir;
+    int          top;
+    size_t       i, points;
+    sbx_auto_fd  upper = -1;
 
     top = plan->root_fd;
 
@@ -232,16 +199,11 @@ sbx_root_populate(const sbx_plan_t *plan, sbx_error_t *e)
         }
     }
 
-    for (i = 0; i < sbx_nelts(sbx_root_dirs); i++) {
-        dir = &sbx_root_dirs[i];
-        id = (uid_t) (plan->launch->uid_first + dir->owner);
-
-        if (mkdirat(top, dir->name, dir->mode) == -1
-            || fchownat(top, dir->name, id, id, AT_SYMLINK_NOFOLLOW) == -1)
-        {
-            return sbx_error(e, errno, SBX_E_INTERNAL, "cannot make \"%s\"",
-                             dir->name);
-        }
+    if (sbx_root_make(plan, top, sbx_root_dirs, sbx_nelts(sbx_root_dirs), e)
+        == -1
+        || sbx_root_memory(plan, e) == -1)
+    {
+        return -1;
     }
 
     points = (plan->template_fd == -1) ? 0 : sbx_nelts(sbx_root_points);
@@ -267,6 +229,53 @@ sbx_root_populate(const sbx_plan_t *plan, sbx_error_t *e)
 
 
 static int
+sbx_root_make(const sbx_plan_t *plan, int top, const sbx_dir_t *dirs,
+    size_t n, sbx_error_t *e)
+{
+    size_t            i;
+    uid_t             id;
+    const sbx_dir_t  *dir;
+
+    for (i = 0; i < n; i++) {
+        dir = &dirs[i];
+        id = (uid_t) (plan->launch->uid_first + dir->owner);
+
+        if (mkdirat(top, dir->name, dir->mode) == -1
+            || fchownat(top, dir->name, id, id, AT_SYMLINK_NOFOLLOW) == -1)
+        {
+            return sbx_error(e, errno, SBX_E_INTERNAL, "cannot make \"%s\"",
+                             dir->name);
+        }
+    }
+
+    return 0;
+}
+
+
+/* What is in memory with any kind of storage. */
+static int
+sbx_root_memory(const sbx_plan_t *plan, sbx_error_t *e)
+{
+    sbx_auto_fd  top = -1;
+
+    if (plan->memory_fd == -1) {
+        top = openat(plan->root_fd, SBX_ROOT_MEMORY,
+                     O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    } else {
+        top = fcntl(plan->memory_fd, F_DUPFD_CLOEXEC, 0);
+    }
+
+    if (top == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot open \"" SBX_ROOT_MEMORY "\"");
+    }
+
+    return sbx_root_make(plan, top, sbx_root_memory_dirs,
+                         sbx_nelts(sbx_root_memory_dirs), e);
+}
+
+
+static int
 sbx_root_overlay(const sbx_plan_t *plan, sbx_error_t *e)
 {
     char         base[PATH_MAX];
@@ -274,10 +283,13 @@ sbx_root_overlay(const sbx_plan_t *plan, sbx_error_t *e)
 
     if (sbx_sys_move_mount(plan->root_fd, AT_FDCWD, plan->launch->session_dir)
         == -1
-        || chdir(plan->launch->session_dir) == -1)
+        || chdir(plan->launch->session_dir) == -1
+        || (plan->memory_fd != -1
+            && sbx_sys_move_mount(plan->memory_fd, AT_FDCWD, SBX_ROOT_MEMORY)
+               == -1))
     {
         return sbx_error(e, errno, SBX_E_INTERNAL,
-                         "cannot mount the session's tmpfs");
+                         "cannot mount the session's volume");
     }
 
     if (plan->template_fd != -1) {

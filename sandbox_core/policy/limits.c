@@ -54,7 +54,7 @@ const sbx_limit_t  sbx_limit_table[] = {
       64 * KB, 64 * GB, 8 * MB, 1 * GB, 1, 1, 0 },
 
     { "disk", "disk", SBX_UNIT_BYTES, FIELD(disk),
-      1 * MB, 64 * TB, 256 * MB, 4 * GB, 1, 0, 0 },
+      1 * MB, 64 * TB, SBX_UNSET, 4 * GB, 1, 0, 0 },
 
     { "inodes", "inodes", SBX_UNIT_COUNT, FIELD(inodes),
       256, 1000000000, 100000, 1000000, 1, 0, 0 },
@@ -404,6 +404,14 @@ sbx_limits_settle(sbx_limits_t *asked, const sbx_limits_t *def,
             continue;
         }
 
+        /* the broker knows the kind of storage, and settles once more */
+
+        if (limit->offset == FIELD(disk) && *value == SBX_UNSET
+            && d == SBX_UNSET)
+        {
+            continue;
+        }
+
         /* the built-in default gives way to a lower maximum */
 
         if (d != SBX_UNSET && m < SBX_UNLIMITED && d > m) {
@@ -415,7 +423,7 @@ sbx_limits_settle(sbx_limits_t *asked, const sbx_limits_t *def,
         }
     }
 
-    /* the largest file follows the disk, which is known only now */
+    /* the largest file follows the disk, which is known only now, or later */
 
     limit = sbx_limit_find("max_file_size", 13, 0);
     d = def->max_file_size;
@@ -431,6 +439,11 @@ sbx_limits_settle(sbx_limits_t *asked, const sbx_limits_t *def,
 
     if (m != SBX_UNLIMITED && d > m) {
         d = m;
+    }
+
+    if (d == SBX_UNSET && settled.max_file_size == SBX_UNSET) {
+        *asked = settled;
+        return 0;
     }
 
     if (sbx_limit_settle_one(limit, &settled.max_file_size, d, m, e) != 0) {

@@ -95,8 +95,12 @@ settling(void)
     ok(sbx_limits_settle(&asked, &def, &max, &e) == 0,
        "nothing asked for is fine");
     is_int((int64_t) asked.memory, 512 << 20, "memory is the default");
-    is_int((int64_t) asked.max_file_size, 256 << 20,
-           "the largest file follows the disk");
+    ok(asked.disk == SBX_UNSET && asked.max_file_size == SBX_UNSET,
+       "disk and the largest file are left to who knows the storage");
+    asked.disk = 1 << 20;
+    ok(sbx_limits_settle(&asked, &def, &max, &e) == 0
+       && asked.max_file_size == 1 << 20,
+       "and are settled then");
     ok(asked.cpu_seconds == SBX_UNLIMITED, "cpu_seconds is unlimited");
 
     sbx_limits_clear(&asked);

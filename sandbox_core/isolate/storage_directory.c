@@ -1,0 +1,488 @@
+/*
+ * A session's disk as a directory of its own on a file system of the host's,
+ * held by a project quota: every file below inherits the project, and the
+ * kernel refuses blocks and inodes past the project's limits.  A project is
+ * the first host id of its session, which no other has while anything of it
+ * lives.  A session cannot leave its project: the kernel lets only the
+ * initial user namespace change one.
+ *
+ * A tree may be as large and as deep as its session liked, so it is removed
+ * by a child of the broker, one level at a time: what is below comes up
+ * beside its parent, and no depth costs descriptors or stack.
+ */
+
+#include "storage_private.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/dqblk_xfs.h>
+#include <linux/fs.h>
+#include <linux/quota.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+
+#define SBX_DIRECTORY_PROBE    ".probe"
+#define SBX_DIRECTORY_PROJECT  0x7fffffffu   /* of the probe: no session's */
+
+#ifndef SYS_quotactl_fd
+#define SYS_quotactl_fd        443
+#endif
+
+
+struct sbx_removal_s {
+    sbx_removal_t   *next;
+    pid_t            pid;
+    char             id[SBX_ID_MAX + 8];
+};
+
+
+static int sbx_directory_project(int dir, uint32_t project);
+static int sbx_directory_quota(int dir, uint32_t project, uint64_t bytes,
+    uint64_t inodes);
+static int sbx_directory_enforced(const sbx_storage_t *s);
+static int sbx_directory_start(sbx_storage_t *s, const char *id,
+    sbx_removal_t **out);
+static void sbx_directory_child(const sbx_storage_t *s, const char *id)
+    __attribute__((noreturn));
+static int sbx_directory_empty(int top);
+static unsigned sbx_directory_raise(int top, const char *name,
+    uint64_t *number);
+
+
+/*
+ * ---- quotas ----------------------------------------------------------------
+ */
+
+static int
+sbx_quotactl(int fd, int command, uint32_t project, void *data)
+{
+    return (int) syscall(SYS_quotactl_fd, fd, QCMD(command, PRJQUOTA),
+                         project, data);
+}
+
+
+int
+sbx_directory_open(sbx_storage_t *storage, sbx_error_t *e)
+{
+    (void) e;
+
+    storage->quota = sbx_directory_enforced(storage) == 1;
+
+    if (!storage->quota) {
+        (void) snprintf(storage->lacks, sizeof(storage->lacks),
+                        "no project quota is enforced on the file system of "
+                        "%.120s", storage->path);
+    }
+
+    return 0;
+}
+
+
+/* 1 if all that a session needs can be done. */
+static int
+sbx_directory_enforced(const sbx_storage_t *s)
+{
+    int                    rc;
+    sbx_auto_fd            dir = -1;
+    struct if_dqblk        limits;
+    struct fs_quota_statv  state;
+
+    memset(&state, 0, sizeof(state));
+    state.qs_version = FS_QSTATV_VERSION1;
+
+    if (sbx_quotactl(s->dir, Q_XGETQSTATV, 0, &state) == -1
+        || !(state.qs_flags & FS_QUOTA_PDQ_ENFD))
+    {
+        return 0;
+    }
+
+    (void) unlinkat(s->dir, SBX_DIRECTORY_PROBE, AT_REMOVEDIR);
+
+    if (mkdirat(s->dir, SBX_DIRECTORY_PROBE, 0700) == -1) {
+        return 0;
+    }
+
+    dir = openat(s->dir, SBX_DIRECTORY_PROBE,
+                 O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+    memset(&limits, 0, sizeof(limits));
+
+    rc = dir != -1
+         && sbx_directory_project(dir, SBX_DIRECTORY_PROJECT) == 0
+         && sbx_directory_quota(dir, SBX_DIRECTORY_PROJECT, 1 << 20, 64) == 0
+         && sbx_quotactl(dir, Q_GETQUOTA, SBX_DIRECTORY_PROJECT, &limits)
+            == 0
+         && limits.dqb_bhardlimit == 1024
+         && sbx_directory_quota(dir, SBX_DIRECTORY_PROJECT, 0, 0) == 0;
+
+    (void) unlinkat(s->dir, SBX_DIRECTORY_PROBE, AT_REMOVEDIR);
+
+    return rc;
+}
+
+
+static int
+sbx_directory_project(int dir, uint32_t project)
+{
+    struct fsxattr  attr;
+
+    if (ioctl(dir, FS_IOC_FSGETXATTR, &attr) == -1) {
+        return -1;
+    }
+
+    attr.fsx_projid = project;
+    attr.fsx_xflags |= FS_XFLAG_PROJINHERIT;
+
+    return ioctl(dir, FS_IOC_FSSETXATTR, &attr);
+}
+
+
+/* Zeros: no limits, and the kernel forgets the project when it is empty. */
+static int
+sbx_directory_quota(int dir, uint32_t project, uint64_t bytes,
+    uint64_t inodes)
+{
+    struct if_dqblk  limits;
+
+    memset(&limits, 0, sizeof(limits));
+
+    limits.dqb_bhardlimit = (bytes + QIF_DQBLKSIZE - 1) / QIF_DQBLKSIZE;
+    limits.dqb_bsoftlimit = limits.dqb_bhardlimit;
+    limits.dqb_ihardlimit = inodes;
+    limits.dqb_isoftlimit = inodes;
+    limits.dqb_valid = QIF_LIMITS;
+
+    return sbx_quotactl(dir, Q_SETQUOTA, project, &limits);
+}
+
+
+int
+sbx_directory_make(const sbx_storage_t *storage, const sbx_volume_t *volume,
+    int *root, sbx_error_t *e)
+{
+    uint32_t     project;
+    sbx_auto_fd  dir = -1, tree = -1;
+
+    project = (uint32_t) volume->uid_first;
+
+    if (mkdirat(storage->dir, volume->id, 0755) == -1) {
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "cannot make the session's directory of files");
+    }
+
+    dir = openat(storage->dir, volume->id,
+                 O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (dir == -1 || fchmod(dir, 0755) == -1) {
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "cannot open the session's directory of files");
+    }
+
+    /* directories take blocks, and their first and "work" inodes */
+
+    if (storage->quota
+        && (sbx_directory_project(dir, project) == -1
+            || sbx_directory_quota(dir, project,
+                                   volume->limits.disk + volume->bytes
+                                   + (volume->entries + 3)
+                                     * SBX_STORAGE_BLOCK,
+                                   volume->limits.inodes + volume->entries
+                                   + 3)
+               == -1))
+    {
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "cannot set the session's project quota");
+    }
+
+    tree = sbx_sys_clone_tree(dir, "", 0);
+
+    if (tree == -1
+        || sbx_sys_mount_attr(tree, SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV, -1)
+           == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot mount the session's directory of files");
+    }
+
+    *root = sbx_steal_fd(&tree);
+
+    return 0;
+}
+
+
+/*
+ * ---- removal ---------------------------------------------------------------
+ */
+
+int
+sbx_directory_remove(sbx_storage_t *storage, const char *id, sbx_error_t *e)
+{
+    int             status;
+    pid_t           rc;
+    sbx_removal_t  *removal, **at;
+
+    for (at = &storage->removals; *at != NULL; at = &(*at)->next) {
+        if (strcmp((*at)->id, id) == 0) {
+            break;
+        }
+    }
+
+    removal = *at;
+
+    if (removal == NULL) {
+
+        if (faccessat(storage->dir, id, F_OK, AT_SYMLINK_NOFOLLOW) == -1
+            && errno == ENOENT)
+        {
+            return 0;
+        }
+
+        if (sbx_directory_start(storage, id, &removal) == -1) {
+            return sbx_error(e, errno, SBX_E_INTERNAL,
+                             "the files of %s cannot be removed", id);
+        }
+
+        return 1;
+    }
+
+    status = 0;
+    rc = waitpid(removal->pid, &status, WNOHANG | __WALL);
+
+    if (rc == 0) {
+        return 1;
+    }
+
+    *at = removal->next;
+    free(removal);
+
+    if (rc == -1 || status != 0) {
+        return sbx_error(e, rc == -1 ? errno : 0, SBX_E_INTERNAL,
+                         "files of %s stay", id);
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_directory_start(sbx_storage_t *s, const char *id, sbx_removal_t **out)
+{
+    sbx_removal_t  *removal;
+
+    removal = calloc(1, sizeof(sbx_removal_t));
+
+    if (removal == NULL) {
+        return -1;
+    }
+
+    (void) snprintf(removal->id, sizeof(removal->id), "%s", id);
+
+    /* no exit signal: who reaps children by SIGCHLD does not see it */
+
+    removal->pid = (pid_t) syscall(SYS_clone, 0, 0, 0, 0, 0);
+
+    if (removal->pid == 0) {
+        sbx_directory_child(s, id);
+    }
+
+    if (removal->pid == -1) {
+        free(removal);
+        return -1;
+    }
+
+    removal->next = s->removals;
+    s->removals = removal;
+    *out = removal;
+
+    return 0;
+}
+
+
+static void
+sbx_directory_child(const sbx_storage_t *s, const char *id)
+{
+    int             dir, rc;
+    uint32_t        project;
+    struct fsxattr  attr;
+
+    project = 0;
+
+    dir = openat(s->dir, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+
+    if (dir == -1) {
+        _exit(errno != ENOENT && unlinkat(s->dir, id, 0) == -1);
+    }
+
+    /* nothing else of the broker's is to be kept open, or in the way */
+
+    dir = fcntl(dir, F_DUPFD, 1024);
+    (void) dup2(dir, 0);
+    (void) dup2(s->dir, 1);
+    (void) sbx_sys_close_range(2, ~0u, 0);
+
+    if (ioctl(0, FS_IOC_FSGETXATTR, &attr) == 0) {
+        project = attr.fsx_projid;
+    }
+
+    rc = sbx_directory_empty(0);
+
+    if (unlinkat(1, id, AT_REMOVEDIR) == -1) {
+        rc = -1;
+    }
+
+    if (rc == 0 && project != 0) {
+        (void) sbx_directory_quota(1, project, 0, 0);
+    }
+
+    _exit(rc != 0);
+}
+
+
+static int
+sbx_directory_empty(int top)
+{
+    int             fd;
+    DIR            *dir;
+    unsigned        left, done;
+    uint64_t        number;
+    struct dirent  *entry;
+
+    number = 0;
+
+    do {
+        fd = openat(top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        dir = (fd == -1) ? NULL : fdopendir(fd);
+
+        if (dir == NULL) {
+            return -1;
+        }
+
+        left = 0;
+        done = 0;
+
+        while ((entry = readdir(dir)) != NULL) {
+            if (strcmp(entry->d_name, ".") == 0
+                || strcmp(entry->d_name, "..") == 0)
+            {
+                continue;
+            }
+
+            left++;
+
+            if (unlinkat(top, entry->d_name, 0) == 0
+                || unlinkat(top, entry->d_name, AT_REMOVEDIR) == 0)
+            {
+                done++;
+                continue;
+            }
+
+            done += sbx_directory_raise(top, entry->d_name, &number);
+        }
+
+        (void) closedir(dir);
+
+    } while (left != 0 && done != 0);
+
+    return (left == 0) ? 0 : -1;
+}
+
+
+/* How many entries are not where they were. */
+static unsigned
+sbx_directory_raise(int top, const char *name, uint64_t *number)
+{
+    int             fd, rc;
+    DIR            *dir;
+    char            fresh[32];
+    unsigned        done;
+    struct dirent  *entry;
+
+    fd = openat(top, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    dir = (fd == -1) ? NULL : fdopendir(fd);
+
+    if (dir == NULL) {
+        return 0;
+    }
+
+    done = 0;
+
+    while ((entry = readdir(dir)) != NULL) {
+        if (strcmp(entry->d_name, ".") == 0
+            || strcmp(entry->d_name, "..") == 0)
+        {
+            continue;
+        }
+
+        if (unlinkat(dirfd(dir), entry->d_name, 0) == 0
+            || unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR) == 0)
+        {
+            done++;
+            continue;
+        }
+
+        do {
+            (void) snprintf(fresh, sizeof(fresh), "r.%016" PRIx64,
+                            (*number)++);
+            rc = renameat(dirfd(dir), entry->d_name, top, fresh);
+        } while (rc == -1 && (errno == ENOTEMPTY || errno == EEXIST
+                              || errno == ENOTDIR));
+
+        done += rc == 0;
+    }
+
+    (void) closedir(dir);
+    done += unlinkat(top, name, AT_REMOVEDIR) == 0;
+
+    return done;
+}
+
+
+void
+sbx_directory_sweep(sbx_storage_t *storage,
+    int (*alive)(const char *id, void *data), void *data)
+{
+    int             fd;
+    DIR            *dir;
+    sbx_error_t     ignored;
+    struct dirent  *entry;
+
+    fd = openat(storage->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    dir = (fd == -1) ? NULL : fdopendir(fd);
+
+    if (dir == NULL) {
+        return;
+    }
+
+    while ((entry = readdir(dir)) != NULL) {
+        if (entry->d_name[0] != '.' && strlen(entry->d_name) <= SBX_ID_MAX
+            && !alive(entry->d_name, data))
+        {
+            (void) sbx_directory_remove(storage, entry->d_name, &ignored);
+        }
+    }
+
+    (void) closedir(dir);
+}
+
+
+/* Who removes goes on; at the next start it is begun again where it ended. */
+void
+sbx_directory_close(sbx_storage_t *storage)
+{
+    sbx_removal_t  *removal;
+
+    while (storage->removals != NULL) {
+        removal = storage->removals;
+        storage->removals = removal->next;
+        (void) waitpid(removal->pid, NULL, WNOHANG | __WALL);
+        free(removal);
+    }
+}
