@@ -75,7 +75,9 @@ subtest 'a session has every field, and no other' => sub {
 
     my %r = %{ $s->{resources} };
     is("$r{memory} $r{cpus} $r{processes} $r{disk}",
-       join(' ', 512 << 20, 1, 128, 256 << 20), 'resources: the defaults');
+       join(' ', 512 << 20, 1, 128,
+            $s->{enforcement}{disk} eq 'tmpfs' ? 256 << 20 : 1 << 30),
+       'resources: the defaults');
 
     my %words = map { $_ => 1 } 'cgroup v2', 'cgroup v1', 'rlimit', 'tmpfs',
                 'project quota', 'image', 'poll', 'filter', 'none';
@@ -88,7 +90,7 @@ subtest 'a session has every field, and no other' => sub {
 
     ok(JSON::PP::is_bool($e{seccomp}) && $e{seccomp}, 'enforcement.seccomp');
     like("$e{memory} $e{cpus} $e{processes} $e{disk}",
-         qr/^(cgroup v[12]) \1 \1 tmpfs$/, 'what the limits are kept by');
+         qr/^(cgroup v[12]) \1 \1 (?:tmpfs|image)$/, 'what the limits are kept by');
 
     $res = call('GET', "/sessions/$s->{session_id}");
     is($res->{status}, 200, 'GET: 200');

@@ -126,6 +126,7 @@ sbx_setup_isolation(sbx_broker_t *b)
     for (i = 0; i < sbx_nelts(sbx_setup_layers); i++) {
         if (((uint8_t *) enf)[sbx_setup_layers[i].offset] == SBX_BY_NONE) {
             b->missing = sbx_setup_layers[i].name;
+            break;
         }
     }
 

@@ -126,13 +126,13 @@ sbx_root_volume(sbx_plan_t *plan, sbx_error_t *e)
     volume.uid_first = plan->launch->uid_first;
     volume.limits = plan->launch->limits;
     volume.bytes = sbx_etc_disk(plan);
-    volume.entries = sbx_etc_inodes() + sbx_nelts(sbx_root_dirs)
-                     + sbx_nelts(sbx_root_plain)
-                     + sbx_nelts(sbx_root_memory_dirs)
-                     + plan->nbinds;
+    volume.files = sbx_etc_inodes();
+    volume.directories = sbx_nelts(sbx_root_dirs)
+                         + sbx_nelts(sbx_root_plain) + plan->nbinds;
+    volume.in_memory = sbx_nelts(sbx_root_memory_dirs);
 
     if (plan->template_fd != -1) {
-        volume.entries += sbx_nelts(sbx_root_points);
+        volume.directories += sbx_nelts(sbx_root_points);
     }
 
     return sbx_storage_volume(plan->launch->storage, &volume,

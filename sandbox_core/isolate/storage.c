@@ -366,7 +366,8 @@ sbx_storage_volume(const sbx_storage_t *storage, const sbx_volume_t *volume,
 
     if (kind == SBX_STORAGE_TMPFS) {
         return sbx_storage_tmpfs(limits->disk + volume->bytes,
-                                 limits->inodes + volume->entries
+                                 limits->inodes + volume->files
+                                 + volume->directories + volume->in_memory
                                  + SBX_STORAGE_OVERLAY,
                                  root, e);
     }

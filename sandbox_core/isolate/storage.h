@@ -82,8 +82,10 @@ typedef struct {
     const char    *session_dir;
     uint64_t       uid_first;
     sbx_limits_t   limits;
-    uint64_t       entries;           /* inodes that are ours */
-    uint64_t       bytes;             /* of our files */
+    uint64_t       bytes;             /* of our files, besides the limit */
+    uint64_t       files;             /* as many inodes */
+    uint64_t       directories;
+    uint64_t       in_memory;         /* entries of /dev/shm and /run */
 } sbx_volume_t;
 
 int sbx_storage_volume(const sbx_storage_t *storage,

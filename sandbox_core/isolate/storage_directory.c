@@ -32,6 +32,8 @@
 #define SBX_DIRECTORY_PROBE    ".probe"
 #define SBX_DIRECTORY_PROJECT  0x7fffffffu   /* of the probe: no session's */
 
+#define SBX_DIRECTORY_OVERLAY  2             /* the top, and work's own */
+
 #ifndef SYS_quotactl_fd
 #define SYS_quotactl_fd        443
 #endif
@@ -168,6 +170,7 @@ int
 sbx_directory_make(const sbx_storage_t *storage, const sbx_volume_t *volume,
     int *root, sbx_error_t *e)
 {
+    char         path[SBX_PATH_MAX + SBX_ID_MAX + 8];
     uint32_t     project;
     sbx_auto_fd  dir = -1, tree = -1;
 
@@ -178,24 +181,27 @@ sbx_directory_make(const sbx_storage_t *storage, const sbx_volume_t *volume,
                          "cannot make the session's directory of files");
     }
 
-    dir = openat(storage->dir, volume->id,
-                 O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    /* by its path: what storage->dir is on is mounted in the broker's
+       namespace, of which nothing can be cloned here */
+
+    (void) snprintf(path, sizeof(path), "%s/%s", storage->path, volume->id);
+    dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 
     if (dir == -1 || fchmod(dir, 0755) == -1) {
         return sbx_error(e, errno, SBX_E_UNAVAILABLE,
                          "cannot open the session's directory of files");
     }
 
-    /* directories take blocks, and their first and "work" inodes */
-
     if (storage->quota
         && (sbx_directory_project(dir, project) == -1
             || sbx_directory_quota(dir, project,
                                    volume->limits.disk + volume->bytes
-                                   + (volume->entries + 3)
+                                   + (volume->directories
+                                      + SBX_DIRECTORY_OVERLAY)
                                      * SBX_STORAGE_BLOCK,
-                                   volume->limits.inodes + volume->entries
-                                   + 3)
+                                   volume->limits.inodes + volume->files
+                                   + volume->directories
+                                   + SBX_DIRECTORY_OVERLAY)
                == -1))
     {
         return sbx_error(e, errno, SBX_E_UNAVAILABLE,

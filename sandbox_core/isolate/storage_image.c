@@ -40,10 +40,12 @@
 #define SBX_IMAGE_NAME        64
 #define SBX_IMAGE_KEPT        32         /* sizes that are kept */
 #define SBX_IMAGE_COPY_MAX    (64 << 20) /* more than any format writes */
-#define SBX_IMAGE_ROUNDS      6
+#define SBX_IMAGE_ROUNDS      12
 #define SBX_IMAGE_TRIES       1000       /* for a loop device */
 #define SBX_IMAGE_INODE       256        /* bytes */
 #define SBX_IMAGE_OWN_INODES  11         /* reserved, and lost+found */
+#define SBX_IMAGE_OVERLAY     1          /* directory of its own in work */
+#define SBX_IMAGE_SLACK       4          /* blocks more than asked for */
 #define SBX_IMAGE_GROUP       32768      /* most blocks, and most inodes */
 #define SBX_IMAGE_BIG         (1u << 31) /* blocks: descriptors of 64 bits */
 #define SBX_IMAGE_RESERVE     4096       /* blocks; fs/ext4/super.c */
@@ -139,8 +141,9 @@ sbx_image_make(const sbx_storage_t *storage, const sbx_volume_t *volume,
 
     size.blocks = (volume->limits.disk + volume->bytes
                    + SBX_STORAGE_BLOCK - 1) / SBX_STORAGE_BLOCK
-                  + volume->entries + SBX_IMAGE_OWN_INODES;
-    size.inodes = volume->limits.inodes + volume->entries;
+                  + volume->directories + SBX_IMAGE_OVERLAY;
+    size.inodes = volume->limits.inodes + volume->files
+                  + volume->directories + SBX_IMAGE_OVERLAY;
 
     if (sbx_image_model(storage, &size, &model, e) == -1
         || sbx_image_copy(storage, model, &image, e) == -1
@@ -290,7 +293,7 @@ sbx_image_format(const sbx_storage_t *s, const char *name, int fd,
     const sbx_image_size_t *size, sbx_error_t *e)
 {
     char               path[SBX_PATH_MAX + SBX_IMAGE_NAME];
-    int64_t            lack, slack;
+    int64_t            lack;
     unsigned           i;
     uint64_t           blocks, inodes;
     sbx_image_super_t  super;
@@ -300,7 +303,6 @@ sbx_image_format(const sbx_storage_t *s, const char *name, int fd,
     inodes = size->inodes + SBX_IMAGE_OWN_INODES;
     blocks = size->blocks + inodes * SBX_IMAGE_INODE / SBX_STORAGE_BLOCK;
     blocks += sbx_image_reserve(blocks) + 16;
-    slack = 16 + (int64_t) (size->blocks / 256);
 
     for (i = 0; i < SBX_IMAGE_ROUNDS; i++) {
 
@@ -326,11 +328,13 @@ sbx_image_format(const sbx_storage_t *s, const char *name, int fd,
         lack = (int64_t) (size->blocks + sbx_image_reserve(super.blocks))
                - (int64_t) super.free_blocks;
 
-        if (lack <= 0 && lack >= -slack) {
+        if (lack <= 0 && lack >= -SBX_IMAGE_SLACK) {
             return 0;
         }
 
-        blocks += (uint64_t) (lack + (lack > 0 ? lack / 32 + 4 : 4));
+        /* a larger file system keeps more for itself */
+
+        blocks += (uint64_t) (lack + lack / 49 + 1);
     }
 
     return sbx_error(e, 0, SBX_E_UNAVAILABLE,
