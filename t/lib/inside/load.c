@@ -12,8 +12,12 @@
  *                             of its own; the parent ends
  *     forks N SECONDS         as many children as there can be, up to N;
  *     threads N SECONDS       or threads: their number is told, they stay
+ *     bomb | threadbomb       as many as there can be, without end
  *     files N                 opens as many
  *     write PATH MB [sync]    so much into a file
+ *     stack KB                so much of the stack
+ *     floor N                 milliseconds that the machine needs to kill so
+ *                             many processes
  *     ignore VERB ...         the same, with every signal ignored
  */
 
@@ -322,6 +326,45 @@ load_threads(int argc, char **argv)
 
 
 static int
+load_bomb(int argc, char **argv)
+{
+    (void) argc;
+    (void) argv;
+
+    for ( ;; ) {
+        /* each of them goes on here */
+        if (fork() == -1) {
+            load_sleep(0.001);
+        }
+    }
+
+    return 0;
+}
+
+
+static int
+load_threadbomb(int argc, char **argv)
+{
+    pthread_t       thread;
+    pthread_attr_t  attr;
+
+    (void) argc;
+    (void) argv;
+
+    (void) pthread_attr_init(&attr);
+    (void) pthread_attr_setstacksize(&attr, 65536);
+
+    for ( ;; ) {
+        if (pthread_create(&thread, &attr, load_thread, NULL) != 0) {
+            load_sleep(0.001);
+        }
+    }
+
+    return 0;
+}
+
+
+static int
 load_files(int argc, char **argv)
 {
     long  i;
@@ -368,6 +411,66 @@ load_write(int argc, char **argv)
 }
 
 
+static long __attribute__((noinline))
+load_deeper(long kb)
+{
+    volatile char  page[1024];
+
+    page[0] = 1;
+    page[sizeof(page) - 1] = 1;
+
+    return kb <= 1 ? page[0] : load_deeper(kb - 1) + page[0];
+}
+
+
+static int
+load_stack(int argc, char **argv)
+{
+    (void) argc;
+
+    load_say("stacked", load_deeper(atol(argv[1])));
+
+    return 0;
+}
+
+
+static int
+load_floor(int argc, char **argv)
+{
+    long    i, n;
+    pid_t   pids[2000];
+    double  start;
+
+    (void) argc;
+
+    n = atol(argv[1]);
+
+    for (i = 0; i < n && i < 2000; i++) {
+        pids[i] = fork();
+
+        if (pids[i] == 0) {
+            (void) pause();
+            _exit(0);
+        }
+    }
+
+    load_sleep(0.2);
+    start = load_clock(CLOCK_MONOTONIC);
+
+    for (i = 0; i < n; i++) {
+        if (pids[i] > 0) {
+            (void) kill(pids[i], SIGKILL);
+        }
+    }
+
+    load_wait();
+    load_say("floor",
+             (long) ((load_clock(CLOCK_MONOTONIC) - start) * 1000));
+
+    return 0;
+}
+
+
 static int
 load_ignore(int argc, char **argv)
 {
@@ -396,8 +499,12 @@ static const struct {
     { "orphan", 2, load_orphan },
     { "forks", 3, load_forks },
     { "threads", 3, load_threads },
+    { "bomb", 1, load_bomb },
+    { "threadbomb", 1, load_threadbomb },
     { "files", 2, load_files },
     { "write", 3, load_write },
+    { "stack", 2, load_stack },
+    { "floor", 2, load_floor },
     { "ignore", 2, load_ignore }
 };
 
