@@ -132,6 +132,45 @@ subtest 'limits' => sub {
 };
 
 
+subtest 'the tests of limits' => sub {
+    my $text = source('docs/limits.md');
+    my ($section) = $text =~ /^## How they are enforced.*?\n(.*?)^## /ms;
+    my ($list) = source('t/v2.t') =~ /my \@files = qw\((.*?)\)/s;
+    my %guest = map { ("t/$_" => 1) } split ' ', $list;
+    my @rows = grep { @$_ == 5 } rows($section, qr/^(?:`|refusals)/);
+    my (%subtests, %shown);
+
+    cmp_ok(scalar @rows, '>=', 12, 'each limit has a row');
+
+    for my $row (@rows) {
+        my ($limit, @cells) = @$row;
+        my @means = ('cgroup v2', 'cgroup v1', 'rlimit', 'other');
+
+        for my $cell (@cells) {
+            my $means = shift @means;
+            my @tests = $cell =~ /`(t\/[\w\/-]+\.[ct])`((?:,? "[^"]+")*)/g;
+
+            next if $cell eq "\x{e2}\x{80}\x{94}";
+            ok(@tests > 0, "$limit, $means: has a test");
+
+            while (my ($file, $names) = splice @tests, 0, 2) {
+                $subtests{$file} //= { map { s/\\'/'/gr => 1 }
+                    source($file) =~ /^(?:subtest|whole) '(.+)' => sub/mg };
+
+                ok($guest{$file}, "$limit: $file runs in the guest")
+                    if $means eq 'cgroup v2';
+                ok($subtests{$file}{$_}, "$limit: $file \"$_\"")
+                    for $names =~ /"([^"]+)"/g;
+                $shown{$file} = 1;
+            }
+        }
+    }
+
+    my @files = map { s{.*/}{t/}r } glob "$ROOT/t/limits-*.t";
+    is(join(' ', grep { !$shown{$_} } @files), '', 'each file is named');
+};
+
+
 subtest 'errors' => sub {
     my $code = source('ngx_sandbox_module/ngx_http_sandbox_problem.c');
     my $text = source('docs/errors.md');

@@ -19,7 +19,8 @@ my $run = "$FindBin::Bin/lib/run-v2";
 # limits and the processes, not every field of every answer, and nothing that
 # walks the whole of /usr.
 
-my @files = qw(quickstart.t lifecycle.t);
+my @files = qw(quickstart.t lifecycle.t limits-memory.t limits-cpu.t
+               limits-processes.t limits-time.t limits-usage.t);
 my @programs = grep { -x }
                map { "$SandboxTest::BUILD/t/core/$_" }
                map { m{([^/]+)\.c$} }

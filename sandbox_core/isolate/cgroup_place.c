@@ -40,6 +40,8 @@ static int sbx_cgroup_mount(const char *type, const char *controllers,
     sbx_error_t *e);
 static int sbx_v1_place(sbx_tree_t *tree, const char *own, const char *base,
     sbx_error_t *e);
+static void sbx_v2_flags(char *flags, size_t size);
+static void sbx_v2_counted(sbx_tree_t *tree, int mount, const char *own);
 static int sbx_v2_place(sbx_cgroup_t *cg, sbx_tree_t *tree, char *own,
     const char *base, sbx_error_t *e);
 static int sbx_v2_place_own(sbx_cgroup_t *cg, sbx_tree_t *tree, int mount,
@@ -179,7 +181,7 @@ static int
 sbx_cgroup_mount(const char *type, const char *controllers, sbx_error_t *e)
 {
     int          mount;
-    char         list[64], *item, *save;
+    char         list[256], *item, *save;
     sbx_auto_fd  fs = -1;
 
     fs = sbx_sys_fsopen(type);
@@ -272,16 +274,76 @@ sbx_v1_place(sbx_tree_t *tree, const char *own, const char *base,
 }
 
 
+/*
+ * There is one cgroup2 on a machine, and whoever mounts it sets its flags for
+ * all: what it has stays.  With favordynmods a process enters a group without
+ * waiting for every fork on the machine that is under way, which the
+ * processes of a fork bomb let one wait for; forks cost a little more.
+ */
+
+static void
+sbx_v2_flags(char *flags, size_t size)
+{
+    char   line[4096], *options;
+    FILE  *f;
+
+    (void) snprintf(flags, size, "favordynmods");
+
+    f = fopen("/proc/self/mountinfo", "re");
+
+    if (f == NULL) {
+        return;
+    }
+
+    while (fgets(line, sizeof(line), f) != NULL) {
+        options = strstr(line, " - cgroup2 ");
+        options = (options == NULL) ? NULL : strrchr(options, ' ');
+
+        if (options != NULL) {
+            options[strcspn(options, "\n")] = '\0';
+            (void) snprintf(flags, size, "favordynmods,%s", options + 1);
+            break;
+        }
+    }
+
+    (void) fclose(f);
+}
+
+
+/* What a command reads and writes is counted where the kernel can. */
+
+static void
+sbx_v2_counted(sbx_tree_t *tree, int mount, const char *own)
+{
+    size_t       len;
+    sbx_auto_fd  dir = -1;
+
+    len = strlen(tree->controllers);
+    dir = sbx_cgroup_open_path(mount, own, 0);
+
+    if (len != 0 && dir != -1 && sbx_v2_has(dir, "cgroup.controllers", "+io"))
+    {
+        (void) snprintf(tree->controllers + len,
+                        sizeof(tree->controllers) - len, " +io");
+    }
+}
+
+
 static int
 sbx_v2_place(sbx_cgroup_t *cg, sbx_tree_t *tree, char *own,
     const char *base, sbx_error_t *e)
 {
+    char         flags[256];
     sbx_auto_fd  mount = -1;
 
-    mount = sbx_cgroup_mount("cgroup2", "", e);
+    sbx_v2_flags(flags, sizeof(flags));
+
+    mount = sbx_cgroup_mount("cgroup2", flags, e);
     if (mount == -1) {
         return -1;
     }
+
+    sbx_v2_counted(tree, mount, base != NULL ? "/" : own);
 
     if (base != NULL) {
         return sbx_v2_place_base(tree, mount, base, e);
