@@ -13,8 +13,11 @@ use lib "$FindBin::Bin/../lib";
 use Test::More;
 use SandboxTest::More;
 
+my @users = $ENV{SANDBOX_TEST_SMALL} ? 'root' : qw(user root);
+
 my $t = server();
 my $s = create_ok();
+my $modules = slurp('/proc/modules');
 
 # Every script begins with this: name and answer, one line each.
 my $python = <<'PY';
@@ -63,7 +66,7 @@ sub all_are {
 }
 
 
-for my $user (qw(user root)) {
+for my $user (@users) {
     subtest "families of sockets, as $user" => sub {
         my $got = answers(<<'PY', user => $user);
 for f in range(0, 50):
@@ -260,6 +263,24 @@ PY
                 'none can be written');
     };
 }
+
+
+# Whoever is asked for first may load one: of these none was.
+
+subtest 'the kernel has loaded nothing for a session' => sub {
+    plan(skip_all => 'this kernel has no modules') if !defined $modules;
+
+    my %before = map { /^(\S+)/ ? ($1 => 1) : () } split /\n/, $modules;
+    my @new = grep { !$before{$_} }
+              map { /^(\S+)/ ? $1 : () } split /\n/, slurp('/proc/modules');
+    my @ours = grep { /^(?:bridge|8021q|dlci|sctp|dccp|tipc|rds|smc|tls|vsock
+                         |af_|algif|can|bluetooth|appletalk|n_|slip|ppp
+                         |hdlc|xt_|ip_tables|ip6_tables|nf_|mptcp|l2tp
+                         |pppox|phonet|kcm|ax25|netrom|rose|x25|llc|atm
+                         |crypto_user|sock_diag|inet_diag|md5)/x } @new;
+
+    is("@ours", '', 'no protocol, no line discipline, no bridge');
+};
 
 
 subtest 'sync and dropped caches are the session\'s own affair' => sub {
