@@ -374,6 +374,26 @@ subtest 'two servers with a state directory each' => sub {
 };
 
 
+subtest "the flags of the machine's cgroup2 are lent" => sub {
+    my $flags = sub {
+        my ($line) = grep { / - cgroup2 / }
+                     split /\n/, SandboxTest::slurp('/proc/self/mountinfo');
+        return ($line // '') =~ /(\S+)$/ ? $1 : '';
+    };
+    my $before = $flags->();
+
+  SKIP: {
+        skip 'no cgroup2 is mounted here', 2 if $before eq '';
+        skip 'another server has set them', 2 if $before =~ /favordynmods/;
+
+        my $t = SandboxTest->new->start;
+        like($flags->(), qr/^\Q$before\E/, 'what it had stays');
+        $t->finish;
+        is($flags->(), $before, 'and what was added goes');
+    }
+};
+
+
 # ---- starts that fail ----------------------------------------------------
 
 # One line that says what is missing and how to mend it.

@@ -10,6 +10,7 @@
 #include "isolate.h"
 
 
+#define SBX_V2_FAVOUR         "favordynmods"
 #define SBX_CGROUP_LEAF       "broker"
 #define SBX_CGROUP_NAME_MAX   64
 #define SBX_CGROUP_PATH_MAX   160
@@ -63,6 +64,8 @@ struct sbx_cgroup_s {
     uint8_t      role[SBX_ROLE_MAX];           /* index of the tree */
     uint32_t     missing;                      /* SBX_TASK_FD_* */
     unsigned     has_swap:1;
+    unsigned     favour:1;           /* its flag is ours, not the host's */
+    char         flags[256];         /* of the host's cgroup2 */
     char         name[SBX_CGROUP_NAME_MAX];
 };
 
