@@ -400,6 +400,17 @@ subtest 'nested and overlapping rules: the stricter wins' => sub {
     }, 'each by the strictest rule');
     destroy($s);
 
+    # what is mounted below goes with it
+
+    $s = session({ binds => [ 'models', 'work' ], writable => [ '/usr/local' ],
+                   deny_write => [ '/mnt', '/usr', '/var', '/home' ] });
+    access_is($s, { '/mnt' => 'r', '/mnt/work' => 'r',
+                    '/mnt/work/readme' => 'r', '/mnt/models/readme' => 'r',
+                    '/usr/local' => 'r', '/var/tmp' => 'r',
+                    '/home/user' => 'r', '/tmp' => 'rw' },
+              'a rule above mounts');
+    destroy($s);
+
     # the order in the manifest is none
 
     my @rules = ('a', 'a/b/', 'a/b/c', 'a/b/c/d');
