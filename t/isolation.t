@@ -332,8 +332,7 @@ subtest 'libraries start as many threads as there are processors' => sub {
 };
 
 
-subtest 'memory_strategy rlimit: an allocation fails where a kill would be'
-    => sub {
+subtest 'memory_strategy rlimit: an allocation fails, no kill' => sub {
     my $ask = [ 'python3', '-c', <<'PY' ];
 try:
     x = bytearray(200 << 20)

@@ -21,7 +21,7 @@ subtest 'each session has its own' => sub {
     # The same user id inside, and both at once: 8 are to be had in each.
 
     my @jobs = map { my $id = $_;
-                     async { load($id, 'forks 20 ' . within(1.5)) } } @v;
+                     async { load($id, 'forks 20 ' . hold(1.5)) } } @v;
 
     for my $job (@jobs) {
         my $r = $job->get;
@@ -56,7 +56,7 @@ subtest 'a command has what its call asks for' => sub {
 
     # A command's own limit does not make room that the session has not.
 
-    my $job = async { load($v, 'forks 34 ' . within(2)) };
+    my $job = async { load($v, 'forks 34 ' . hold(2)) };
     ok(until_true(sub { host_pids('load forks 34') >= 35 }, 10), 'it fills');
     is(load($v, 'forks 20 0', %ten)->{stdout}, "refused EAGAIN\nforked 4\n",
        'the session\'s limit is met first');
@@ -81,7 +81,7 @@ subtest 'a full session can be read, written and ended' => sub {
         my $cmd = $words eq $bombs{$name}
                   ? "exec /home/user/load $words"
                   : "/home/user/load orphan $words; exec sleep 60";
-        my $job = async { run($v, $cmd, timeout_s => within(2)) };
+        my $job = async { run($v, $cmd, timeout_s => hold(2)) };
 
         ok(until_true(sub { my $u = call('GET', "/sessions/$v")->{json}{usage};
                             $u->{processes} >= 8 }, 5), "$name: it is full");

@@ -311,7 +311,7 @@ test_commands(sbx_cgroup_session_t *cs)
     status = command_wait(command_fork(c.fds, c.attach, body_memory));
     ok(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
        "the session's memory limit kills");
-    is_int(command_number(&c, SBX_TASK_FD_OOM, "oom_kill "), 1,
+    ok(command_number(&c, SBX_TASK_FD_OOM, "oom_kill ") >= 1,
            "and is counted for the command");
 
     if (c.mask & SBX_TASK_FD_MEMORY_PEAK) {

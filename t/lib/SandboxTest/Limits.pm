@@ -12,7 +12,7 @@ use Test::More;
 use SandboxTest ();
 use SandboxTest::More;
 
-our @EXPORT = qw(session load cpu_of small whole cores v2 MB);
+our @EXPORT = qw(session load cpu_of small hold whole cores busy MB);
 
 use constant MB => 1 << 20;
 
@@ -20,6 +20,11 @@ use constant MB => 1 << 20;
 # Emulated, or where little is wanted: the part that shows each limit.
 
 sub small { return $ENV{SANDBOX_TEST_SMALL} ? 1 : 0 }
+
+
+# Seconds for which something stays, so that the test may look at it.
+
+sub hold { return $_[0] * (small() ? 2.5 : 1) * ($SandboxTest::SANITIZE + 1) }
 
 
 # A subtest that is left out then.
@@ -60,22 +65,21 @@ sub cpu_of {
 }
 
 
+# A machine that others use up gives nobody what he may have: then no test
+# can tell that a limit gives enough.
+
+sub busy {
+    my ($load) = split ' ', SandboxTest::slurp('/proc/loadavg') // '0';
+
+    return small() || $load > 1.5 * cores();
+}
+
+
 sub cores {
     my $n = () = (SandboxTest::slurp('/proc/cpuinfo') // '')
                  =~ /^processor\s*:/mg;
 
     return $n || 1;
-}
-
-
-# Whether memory is limited by cgroup v2 here.
-
-sub v2 {
-    my ($id) = @_;
-
-    my $j = call('GET', "/sessions/$id")->{json};
-
-    return $j->{enforcement}{memory} eq 'cgroup v2';
 }
 
 

@@ -7,7 +7,7 @@
  *     cpu SECONDS N           so much processor time in each of N processes
  *     burn N [wide|wall S]    N processes without end, on every processor
  *                             that the machine has; or for S seconds
- *     churn [SECONDS]         short children, one after the other
+ *     churn [N]               short children of 2 ms, one after the other
  *     orphan VERB ...         the same in a double-forked child of a session
  *                             of its own; the parent ends
  *     forks N SECONDS         as many children as there can be, up to N;
@@ -204,11 +204,11 @@ load_burn(int argc, char **argv)
 static int
 load_churn(int argc, char **argv)
 {
-    double  end;
+    long  i, n;
 
-    end = argc > 1 ? load_clock(CLOCK_MONOTONIC) + atof(argv[1]) : 1e18;
+    n = argc > 1 ? atol(argv[1]) : -1;
 
-    while (load_clock(CLOCK_MONOTONIC) < end) {
+    for (i = 0; i != n; i++) {
         if (fork() == 0) {
             load_burn_cpu(0.002);
             _exit(0);
@@ -333,9 +333,7 @@ load_bomb(int argc, char **argv)
 
     for ( ;; ) {
         /* each of them goes on here */
-        if (fork() == -1) {
-            load_sleep(0.001);
-        }
+        (void) (fork() == -1);
     }
 
     return 0;
