@@ -122,8 +122,16 @@ sub unmount {
 
 # ---- image ---------------------------------------------------------------
 
-serve('sandbox_storage auto;');
+# Where /tmp is in memory, a disk is mounted for it.
 
+my $on_disk = system('test "$(stat -f -c %T /tmp)" != tmpfs') == 0;
+my $mounted;
+
+serve('sandbox_storage auto' . ($on_disk ? '' : ' %%PREFIX%%/disk') . ';',
+      $on_disk ? undef
+               : sub { $mounted = mount_ext4("$_[0]/disk", 1400, '', '') });
+
+my $images = $on_disk ? "$p/images" : glob("$p/disk/sandbox-*") // '';
 my $first = make();
 my $kind = info($first)->{enforcement}{disk};
 my ($why) = $t->log =~ /files of sessions are kept in memory: (.*)/;
@@ -250,7 +258,7 @@ subtest 'an image: nothing is left' => sub {
     }
 
     ok(until_true(sub { !loops($p) }, 10), "no loop device after $cycles");
-    is_deeply([ leftovers("$p/images") ], [], 'no file but what is copied');
+    is_deeply([ leftovers($images) ], [], 'no file but what is copied');
     is_deeply([ glob "$p/sessions/*" ], [], 'no directory');
     ok(!grep({ m{ \Q$p\E/} } mounts($t->broker)), 'no mount');
 
@@ -262,7 +270,7 @@ subtest 'an image: nothing is left' => sub {
     $t->reap;
     ok(until_true(sub { !loops($p) }, 10), 'the loop devices are free');
     $t->start;
-    is_deeply([ leftovers("$p/images") ], [], 'no file but what is copied');
+    is_deeply([ leftovers($images) ], [], 'no file but what is copied');
     is(destroy(make())->{status}, 204, 'and sessions are made as before');
 };
 
@@ -272,10 +280,12 @@ subtest 'an image: sizes that were asked for are not kept for ever' => sub {
     plan(skip_all => 'mkfs is slow there') if $small;
 
     destroy(make(disk => "${_}MB", inodes => 256)) for 1 .. 40;
-    cmp_ok(scalar(() = glob "$p/images/image.*"), '<=', 32, 'only some');
+    cmp_ok(scalar(() = glob "$images/image.*"), '<=', 32, 'only some');
 };
 
 
+$t->stop;
+unmount("$p/disk") if $mounted;
 $t->finish;
 
 
@@ -364,7 +374,8 @@ PY
 
 
 subtest 'a directory without a quota' => sub {
-    serve('sandbox_storage directory %%PREFIX%%/files;', undef, 'weak');
+    serve('sandbox_storage directory %%PREFIX%%/files;'
+          . ' sandbox_default disk=4MB;', undef, 'weak');
 
     my $s = make();
     my $i = info($s);

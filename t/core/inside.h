@@ -57,6 +57,7 @@ typedef struct {
 
 static char           inside_state[128];
 static sbx_cgroup_t  *inside_cgroup;
+static sbx_storage_t *inside_storage;     /* NULL: tmpfs */
 static void          *inside_filter, *inside_init_filter;
 static size_t         inside_filter_size, inside_init_filter_size;
 static int            inside_exe = -1;
@@ -323,6 +324,7 @@ inside_launch(inside_session_t *s, const char *id,
     launch.init_filter = inside_init_filter;
     launch.init_filter_size = inside_init_filter_size;
     launch.flags = SBX_LAUNCH_OWN_ACCOUNT;
+    launch.storage = inside_storage;
     launch.disk = &s->disk;
 
     if (sbx_launch_start(&launch, &s->launched, e) == -1) {
