@@ -43,7 +43,7 @@ build:
 # ---- the core -------------------------------------------------------------
 
 CORE       := sandbox_core
-CORE_DIRS  := policy wire isolate broker init egress tools
+CORE_DIRS  := policy wire isolate broker init egress session tools
 CORE_SRCS  := $(sort $(foreach d,$(CORE_DIRS),\
                 $(wildcard $(CORE)/$(d)/*.c) $(wildcard $(CORE)/$(d)/*/*.c)))
 
@@ -85,10 +85,12 @@ LIB_OBJS   := $(LIB_SRCS:$(CORE)/%.c=$(CORE_DIR)/%.o)
 BROKER_MAIN := $(filter $(CORE)/broker/%,$(CORE_MAINS))
 INIT_MAIN   := $(filter $(CORE)/init/%,$(CORE_MAINS))
 CTL_MAIN    := $(filter $(CORE)/tools/%,$(CORE_MAINS))
+SESSION_MAIN := $(filter $(CORE)/session/%,$(CORE_MAINS))
 
 PROGRAMS   := $(if $(BROKER_MAIN),$(BUILD)/sandbox-broker) \
               $(if $(INIT_MAIN),$(BUILD)/sandbox-init) \
-              $(if $(CTL_MAIN),$(BUILD)/sandboxctl)
+              $(if $(CTL_MAIN),$(BUILD)/sandboxctl) \
+              $(if $(SESSION_MAIN),$(BUILD)/sandbox-session)
 
 core: $(LIB) $(PROGRAMS)
 	@:
@@ -135,6 +137,11 @@ $(BUILD)/sandbox-broker: $(BROKER_MAIN:$(CORE)/%.c=$(CORE_DIR)/%.o) $(LIB)
 	    $(CORE_LIBS)
 
 $(BUILD)/sandboxctl: $(CTL_MAIN:$(CORE)/%.c=$(CORE_DIR)/%.o) $(LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(CORE_LINK) $(if $(SANITIZED),$(SAN_FLAGS)) -o $@ $^ \
+	    $(CORE_LIBS)
+
+$(BUILD)/sandbox-session: $(SESSION_MAIN:$(CORE)/%.c=$(CORE_DIR)/%.o) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(CORE_LINK) $(if $(SANITIZED),$(SAN_FLAGS)) -o $@ $^ \
 	    $(CORE_LIBS)

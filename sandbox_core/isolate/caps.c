@@ -81,6 +81,13 @@ sbx_caps_reduce_init(sbx_error_t *e)
 }
 
 
+int
+sbx_caps_drop_all(sbx_error_t *e)
+{
+    return sbx_caps_keep(NULL, 0, e);
+}
+
+
 static int
 sbx_caps_keep(const cap_value_t *keep, size_t n, sbx_error_t *e)
 {

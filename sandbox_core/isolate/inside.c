@@ -119,7 +119,8 @@ static int sbx_inside_cpus(const sbx_plan_t *plan, int top, sbx_error_t *e);
 static int sbx_inside_file(int top, const char *name, const char *text,
     size_t size);
 static int sbx_inside_dev(const sbx_plan_t *plan, sbx_error_t *e);
-static int sbx_inside_proc(int proc, sbx_error_t *e);
+static int sbx_inside_hide(const char *source, const char *name,
+    sbx_error_t *e);
 
 
 int
@@ -181,6 +182,7 @@ sbx_inside_plan(sbx_plan_t *plan, sbx_error_t *e)
 int
 sbx_inside_mount(const sbx_plan_t *plan, int proc, sbx_error_t *e)
 {
+    size_t       i;
     sbx_auto_fd  fs = -1, top = -1;
 
     fs = sbx_sys_fsopen("tmpfs");
@@ -215,7 +217,44 @@ sbx_inside_mount(const sbx_plan_t *plan, int proc, sbx_error_t *e)
         return sbx_error(e, errno, SBX_E_INTERNAL, "cannot mount /sys");
     }
 
-    return sbx_inside_proc(proc, e);
+    if (sbx_inside_proc(proc, e) == -1) {
+        return -1;
+    }
+
+    for (i = 0; i < sbx_nelts(sbx_inside_files_shown); i++) {
+        if (sbx_inside_hide(sbx_inside_files_shown[i].source,
+                            sbx_inside_files_shown[i].name, e)
+            == -1)
+        {
+            return -1;
+        }
+    }
+
+    return 0;
+}
+
+
+int
+sbx_inside_dev_names(int (*name)(const char *name, const char *target,
+    void *data), void *data)
+{
+    size_t  i;
+
+    for (i = 0; i < sbx_nelts(sbx_inside_nodes); i++) {
+        if (name(sbx_inside_nodes[i].name, NULL, data) == -1) {
+            return -1;
+        }
+    }
+
+    for (i = 0; i < sbx_nelts(sbx_inside_links); i++) {
+        if (name(sbx_inside_links[i].name, sbx_inside_links[i].target, data)
+            == -1)
+        {
+            return -1;
+        }
+    }
+
+    return 0;
 }
 
 
@@ -521,7 +560,7 @@ sbx_inside_hide(const char *source, const char *name, sbx_error_t *e)
 }
 
 
-static int
+int
 sbx_inside_proc(int proc, sbx_error_t *e)
 {
     size_t       i;
@@ -554,15 +593,6 @@ sbx_inside_proc(int proc, sbx_error_t *e)
     for (i = 0; i < sbx_nelts(sbx_inside_dirs_hidden); i++) {
         if (sbx_inside_hide("../system/nothing", sbx_inside_dirs_hidden[i],
                             e)
-            == -1)
-        {
-            return -1;
-        }
-    }
-
-    for (i = 0; i < sbx_nelts(sbx_inside_files_shown); i++) {
-        if (sbx_inside_hide(sbx_inside_files_shown[i].source,
-                            sbx_inside_files_shown[i].name, e)
             == -1)
         {
             return -1;

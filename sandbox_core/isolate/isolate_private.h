@@ -35,8 +35,10 @@ int sbx_sys_fsmount(int fs, unsigned attr);
 /* A detached copy; recursive with everything mounted below. */
 int sbx_sys_clone_tree(int dirfd, const char *path, int recursive);
 int sbx_sys_move_mount(int mount, int dirfd, const char *path);
-/* The same onto what an O_PATH descriptor is of, a link too. */
+/* Onto what an O_PATH descriptor is of, a link too. */
 int sbx_sys_move_mount_onto(int mount, int fd);
+/* Read-only, without what is mounted below it. */
+int sbx_sys_mount_seal(int mount);
 /* Sets attributes on a detached tree, recursively; userns -1: no idmap. */
 int sbx_sys_mount_attr(int mount, unsigned set, int userns);
 /* Follows no link at all, and stays below dirfd. */
@@ -99,12 +101,19 @@ int sbx_inside_prepare(sbx_error_t *e);       /* once a broker */
 int sbx_inside_plan(sbx_plan_t *plan, sbx_error_t *e);     /* the parent */
 /* proc: the session's procfs, detached. */
 int sbx_inside_mount(const sbx_plan_t *plan, int proc, sbx_error_t *e);
+/* /proc alone, its masks bound from "../system/empty" and
+ * "../system/nothing"; the working directory is the new root. */
+int sbx_inside_proc(int proc, sbx_error_t *e);
+/* Calls back for each node ("dev/null") and, with a target, each link. */
+int sbx_inside_dev_names(int (*name)(const char *name, const char *target,
+    void *data), void *data);
 
 /* net.c: lo, and what nobody may change later.  proc: a mounted procfs. */
 int sbx_net_setup(int proc, sbx_error_t *e);
 
 /* caps.c */
 int sbx_caps_reduce_init(sbx_error_t *e);
+int sbx_caps_drop_all(sbx_error_t *e);
 
 /* template.c: a rootfs as a detached mount with the session's ids. */
 int sbx_template_open(const sbx_launch_t *launch, int *fd, sbx_error_t *e);

@@ -89,10 +89,23 @@ sbx_sys_move_mount(int mount, int dirfd, const char *path)
 
 
 int
-sbx_sys_move_mount_onto(int mount, int fd)
+sbx_sys_move_mount_onto(int mount, int target)
 {
-    return (int) syscall(SYS_move_mount, mount, "", fd, "",
-                         SBX_MOVE_MOUNT_EMPTY_FROM | SBX_MOVE_MOUNT_EMPTY_TO);
+    return (int) syscall(SYS_move_mount, mount, "", target, "",
+                         SBX_MOVE_MOUNT_EMPTY_FROM
+                         | SBX_MOVE_MOUNT_EMPTY_TO);
+}
+
+
+int
+sbx_sys_mount_seal(int mount)
+{
+    sbx_mount_attr_t  attr = { 0 };
+
+    attr.attr_set = SBX_MOUNT_RDONLY;
+
+    return (int) syscall(SYS_mount_setattr, mount, "", AT_EMPTY_PATH, &attr,
+                         sizeof(attr));
 }
 
 

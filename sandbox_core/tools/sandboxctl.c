@@ -1,8 +1,10 @@
 /*
- * sandboxctl: what an operator asks without any HTTP.
+ * sandboxctl: what an operator asks without any HTTP, and a sandbox without
+ * any server.
  */
 
 #include "sandboxctl.h"
+#include "run.h"
 
 #include "json.h"
 
@@ -15,6 +17,8 @@
 
 
 static int sbx_ctl_version(const sbx_ctl_command_t *command, int argc,
+    char **argv);
+static int sbx_ctl_run_command(const sbx_ctl_command_t *command, int argc,
     char **argv);
 static void sbx_ctl_usage(FILE *out);
 static void sbx_ctl_help(const sbx_ctl_command_t *command);
@@ -40,6 +44,11 @@ static const sbx_ctl_command_t  sbx_ctl_commands[] = {
       "  --templates DIR  where templates are, " SBX_CTL_TEMPLATES "\n"
       "  --json           one JSON object\n",
       sbx_ctl_template },
+
+    { "run", "[OPTION...] -- COMMAND [ARGUMENT...]",
+      "runs a command in a sandbox of its own",
+      "",
+      sbx_ctl_run_command },
 
     { "version", "",
       "tells the version",
@@ -75,6 +84,17 @@ main(int argc, char **argv)
                    "\"sandboxctl --help\"\n", argv[1]);
 
     return SBX_CTL_USAGE;
+}
+
+
+/* Its options are many, and repeat: it reads them by itself. */
+
+static int
+sbx_ctl_run_command(const sbx_ctl_command_t *command, int argc, char **argv)
+{
+    (void) command;
+
+    return sbx_ctl_run(argc, argv);
 }
 
 
