@@ -202,8 +202,7 @@ sbx_box_command(const sbx_box_t *box, int report)
     (void) setsid();
     (void) umask(022);
 
-    if (sbx_command_set_limits(box) == -1
-        || sbx_command_stdio(box) == -1
+    if (sbx_command_stdio(box) == -1
         || dup3(report, SBX_COMMAND_REPORT, O_CLOEXEC) == -1)
     {
         sbx_command_fail(report, SBX_COMMAND_SETUP);
@@ -211,9 +210,12 @@ sbx_box_command(const sbx_box_t *box, int report)
 
     report = SBX_COMMAND_REPORT;
 
-    /* before the directory: a name such as /proc/self/fd/9 leads nowhere */
+    /* before the directory, so that /proc/self/fd/9 leads nowhere, and
+       before the limits, which may be lower than what is open here */
 
-    if (sbx_sys_close_range(SBX_COMMAND_REPORT + 1, ~0u, 0) == -1) {
+    if (sbx_sys_close_range(SBX_COMMAND_REPORT + 1, ~0u, 0) == -1
+        || sbx_command_set_limits(box) == -1)
+    {
         sbx_command_fail(report, SBX_COMMAND_SETUP);
     }
 

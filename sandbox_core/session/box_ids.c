@@ -26,6 +26,7 @@
 #define SBX_USERNS_WAIT   1000        /* ms */
 
 
+static int sbx_ids_choose(sbx_box_t *box, sbx_error_t *e);
 static int sbx_ids_map(sbx_box_t *box, sbx_spot_t **failed, sbx_error_t *e);
 static int sbx_ids_tree(const sbx_box_t *box, sbx_spot_t *op,
     const struct stat *st, int fd);
@@ -38,6 +39,30 @@ static int sbx_ids_write(pid_t pid, const char *file, uint64_t id,
 
 int
 sbx_box_ids(sbx_box_t *box, sbx_error_t *e)
+{
+    int  i;
+
+    if (sbx_ids_choose(box, e) == -1) {
+        return -1;
+    }
+
+    /* or a command of root's could not open its own /dev/stdout */
+
+    for (i = 0; box->root && i < 3; i++) {
+        if (box->stdio[i] != -1
+            && fchown(box->stdio[i], box->uid, box->gid) == -1)
+        {
+            return sbx_error(e, errno, SBX_E_INTERNAL,
+                             "cannot give a stream to the command");
+        }
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_ids_choose(sbx_box_t *box, sbx_error_t *e)
 {
     sbx_spot_t     *failed;
     struct stat   st;

@@ -65,7 +65,7 @@ sbx_keep_make(const sbx_box_t *box, sbx_box_answer_t *answer, int *dir)
     int        n;
     sbx_box_t  ids;
 
-    n = snprintf(answer->text, sizeof(answer->text), "%s/sandbox-XXXXXX",
+    n = snprintf(answer->text, sizeof(answer->text), "%s/sandbox-run-XXXXXX",
                  box->string[SBX_BOX_WORKSPACE]);
 
     if (n < 0 || (size_t) n + 6 >= sizeof(answer->text)

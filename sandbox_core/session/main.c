@@ -24,6 +24,7 @@ static int sbx_main_receive(sbx_box_t *box, int *fds, sbx_error_t *e);
 static int sbx_main_strings(sbx_box_t *box, int fd, sbx_error_t *e);
 static int sbx_main_lock(const sbx_box_t *box, int *lock, sbx_error_t *e);
 static int sbx_main_owner(sbx_box_t *box, sbx_error_t *e);
+static unsigned sbx_main_mapped(uint64_t id, unsigned same);
 static void sbx_main_run(sbx_box_t *box, sbx_box_answer_t *answer);
 
 
@@ -215,19 +216,30 @@ sbx_main_strings(sbx_box_t *box, int fd, sbx_error_t *e)
 }
 
 
-/* Root's run needs root's rights; half of them are an error, not a lesser
- * sandbox. */
+/*
+ * Root of the machine needs its rights here.  Root of somebody's user
+ * namespace, who has no ids to give away, is a user like any other.
+ */
 static int
 sbx_main_owner(sbx_box_t *box, sbx_error_t *e)
 {
     cap_t             caps;
+    unsigned          spare;
     cap_flag_value_t  admin;
-
-    box->root = (geteuid() == 0);
 
     if (getuid() != geteuid() || getgid() != getegid()) {
         return sbx_error(e, 0, SBX_E_INVALID,
                          "a set-user-id program may not make sandboxes");
+    }
+
+    if (geteuid() != 0) {
+        return 0;
+    }
+
+    spare = sbx_main_mapped(SBX_BOX_UID_BASE + (uint64_t) getpid(), 0);
+
+    if (!spare && !sbx_main_mapped(0, 1)) {
+        return 0;
     }
 
     admin = CAP_CLEAR;
@@ -238,13 +250,45 @@ sbx_main_owner(sbx_box_t *box, sbx_error_t *e)
         (void) cap_free(caps);
     }
 
-    /* root of a container, without its rights, is a user like any other */
-
-    if (box->root && admin != CAP_SET) {
-        box->root = 0;
+    if (admin != CAP_SET && box->request.op != SBX_BOX_KEEP
+        && box->request.backend != SBX_BACKEND_PASSTHROUGH)
+    {
+        return sbx_error(e, 0, SBX_E_UNAVAILABLE,
+                         "user namespace: root without CAP_SYS_ADMIN cannot "
+                         "run commands as anybody but root: start it as an "
+                         "ordinary user");
     }
 
+    box->root = (admin == CAP_SET);
+
     return 0;
+}
+
+
+/* Whether an id exists here; same: and is itself in the parent's namespace,
+ * as root of the machine is. */
+static unsigned
+sbx_main_mapped(uint64_t id, unsigned same)
+{
+    FILE                *file;
+    unsigned             found;
+    unsigned long long   first, outside, count;
+
+    file = fopen("/proc/self/uid_map", "re");
+    found = 0;
+
+    while (file != NULL && !found
+           && fscanf(file, "%llu %llu %llu", &first, &outside, &count) == 3)
+    {
+        found = id >= first && id - first < count
+                && (!same || first == outside);
+    }
+
+    if (file != NULL) {
+        (void) fclose(file);
+    }
+
+    return found;
 }
 
 
