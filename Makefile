@@ -113,11 +113,26 @@ $(CORE_DIR)/%.o: $(CORE)/%.c $(BUILD)/core.flags
 	$(Q)$(CC) $(CORE_CFLAGS) $(DEFINES) $(CORE_INCS) -MMD -MP -c -o $@ $<
 
 $(CORE_DIR)/tools/%.o: DEFINES = -DSBX_VERSION='"$(VERSION)"'
+$(CORE_DIR)/session/%.o: DEFINES = -DSBX_HELPER_DIR='"$(HELPER_DIR)"'
 
 $(LIB): $(LIB_OBJS) $(BUILD)/core.list
 	@rm -f $@
 	$(call say,AR,$@)
 	$(Q)ar rcsD $@ $(LIB_OBJS)
+
+# What a program without nginx links with: the library of sandbox_session.h,
+# which needs nothing but libc.
+SESSION_LIB  := $(BUILD)/libsandbox_session.a
+SESSION_OBJS := $(addprefix $(CORE_DIR)/,session/session.o \
+                  session/session_run.o session/session_helper.o \
+                  policy/error.o policy/limits.o policy/util.o wire/words.o)
+
+core: $(SESSION_LIB)
+
+$(SESSION_LIB): $(SESSION_OBJS)
+	@rm -f $@
+	$(call say,AR,$@)
+	$(Q)ar rcsD $@ $(SESSION_OBJS)
 
 ifneq ($(SANITIZED),)
 $(STATIC_DIR)/%.o: $(CORE)/%.c $(BUILD)/core.flags
@@ -271,16 +286,29 @@ TEMPLATE_DIR  ?= /usr/share/nginx-sandbox/templates
 UNIT_DIR      ?= /lib/systemd/system
 LOGROTATE_DIR ?= /etc/logrotate.d
 DOC_DIR       ?= /usr/share/doc/nginx-sandbox
+INCLUDE_DIR   ?= /usr/include/nginx-sandbox
+LIB_DIR       ?= /usr/lib
+PC_DIR        ?= $(LIB_DIR)/pkgconfig
 
 INSTALL_DIRS   = $(MODULES_DIR) $(HELPER_DIR) $(AVAILABLE_DIR) \
                  $(SNIPPETS_DIR) $(SBIN_DIR) $(TEMPLATE_DIR) $(UNIT_DIR) \
-                 $(LOGROTATE_DIR) $(DOC_DIR)
+                 $(LOGROTATE_DIR) $(DOC_DIR) $(INCLUDE_DIR) $(LIB_DIR) \
+                 $(PC_DIR) $(DOC_DIR)/examples
 
 install: build
 	install -d -m 0755 $(addprefix $(DESTDIR),$(INSTALL_DIRS))
 	install -m 0644 $(MODULE) $(DESTDIR)$(MODULES_DIR)/
 	install -m 0755 $(BUILD)/sandbox-broker $(BUILD)/sandbox-init \
-	    $(DESTDIR)$(HELPER_DIR)/
+	    $(BUILD)/sandbox-session $(DESTDIR)$(HELPER_DIR)/
+	install -m 0644 $(addprefix $(CORE)/include/sandbox_,session.h limits.h \
+	    error.h) $(DESTDIR)$(INCLUDE_DIR)/
+	install -m 0644 $(SESSION_LIB) $(DESTDIR)$(LIB_DIR)/
+	sed -e 's|@VERSION@|$(VERSION)|' -e 's|@INCLUDE_DIR@|$(INCLUDE_DIR)|' \
+	    -e 's|@LIB_DIR@|$(LIB_DIR)|' conf/sandbox-session.pc \
+	    > $(DESTDIR)$(PC_DIR)/sandbox-session.pc
+	chmod 0644 $(DESTDIR)$(PC_DIR)/sandbox-session.pc
+	install -m 0644 $(wildcard docs/examples/*.c) \
+	    $(DESTDIR)$(DOC_DIR)/examples/
 	install -m 0755 $(BUILD)/sandboxctl $(DESTDIR)$(SBIN_DIR)/
 	install -m 0644 conf/mod-http-sandbox.conf $(DESTDIR)$(AVAILABLE_DIR)/
 	install -m 0644 conf/sandbox.conf conf/sandbox-log.conf \

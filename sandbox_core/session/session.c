@@ -263,7 +263,10 @@ sbx_sandbox_cancel(sbx_sandbox_t *sb)
     (void) pthread_mutex_lock(&sb->mutex);
 
     for (run = sb->runs; run != NULL; run = run->next) {
-        n += (send(run->socket, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1);
+        if (!run->cancelled) {
+            run->cancelled = 1;
+            n += (send(run->socket, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1);
+        }
     }
 
     (void) pthread_mutex_unlock(&sb->mutex);

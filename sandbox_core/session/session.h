@@ -14,6 +14,7 @@ typedef struct sbx_sandbox_run_s  sbx_sandbox_run_t;
 
 struct sbx_sandbox_run_s {
     int                 socket;
+    unsigned            cancelled;    /* the helper has been told */
     sbx_sandbox_run_t  *next;
 };
 

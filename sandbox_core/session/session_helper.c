@@ -448,9 +448,12 @@ sbx_helper_answer(int fd, sbx_box_answer_t *answer, sbx_error_t *e)
 {
     ssize_t  n;
 
+    /* a cancel that came too late to be read is told first, by a reset; the
+       answer is behind it */
+
     do {
         n = recv(fd, answer, sizeof(sbx_box_answer_t), 0);
-    } while (n == -1 && errno == EINTR);
+    } while (n == -1 && (errno == EINTR || errno == ECONNRESET));
 
     if (n != sizeof(sbx_box_answer_t) || answer->magic != SBX_BOX_MAGIC) {
         return sbx_error(e, n == -1 ? errno : 0, SBX_E_INTERNAL,
@@ -481,7 +484,7 @@ sbx_helper_end(int fd, pid_t pid)
 
     do {
         n = recv(fd, byte, sizeof(byte), 0);
-    } while (n > 0 || (n == -1 && errno == EINTR));
+    } while (n > 0 || (n == -1 && (errno == EINTR || errno == ECONNRESET)));
 
     (void) close(fd);
 
