@@ -19,7 +19,7 @@ static const ngx_http_sandbox_problem_t *ngx_http_sandbox_problem_find(
     ngx_http_sandbox_error_e error);
 static void ngx_http_sandbox_problem_begin(ngx_http_request_t *r,
     ngx_http_sandbox_json_t *j, const ngx_http_sandbox_problem_t *problem,
-    const u_char *detail, size_t len);
+    const u_char *detail, size_t len, const char *mend, size_t mend_len);
 static ngx_int_t ngx_http_sandbox_problem_end(ngx_http_request_t *r,
     ngx_http_sandbox_json_t *j, const ngx_http_sandbox_problem_t *problem,
     uint64_t retry_after);
@@ -249,7 +249,8 @@ ngx_http_sandbox_problem(ngx_http_request_t *r,
 
     retry_after = (error == NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE) ? 1 : 0;
 
-    ngx_http_sandbox_problem_begin(r, &j, problem, detail, last - detail);
+    ngx_http_sandbox_problem_begin(r, &j, problem, detail, last - detail,
+                                   NULL, 0);
 
     return ngx_http_sandbox_problem_end(r, &j, problem, retry_after);
 }
@@ -277,6 +278,7 @@ ngx_http_sandbox_problem_wire(ngx_http_request_t *r,
     const sbx_f_error_t *error)
 {
     u_char                             text[sizeof(error->text)], *detail;
+    size_t                             mend_len;
     uint64_t                           retry_after;
     ngx_http_sandbox_json_t            j;
     ngx_http_sandbox_error_e           e;
@@ -305,8 +307,14 @@ ngx_http_sandbox_problem_wire(ngx_http_request_t *r,
         retry_after = ngx_max(retry_after, 1);
     }
 
+    /* what mends the machine, of the broker's own refusals alone */
+
+    mend_len = (e == NGX_HTTP_SANDBOX_INVALID_MANIFEST)
+               ? strnlen(error->mend, sizeof(error->mend)) : 0;
+
     ngx_http_sandbox_problem_begin(r, &j, problem, detail,
-                                   ngx_strlen(detail));
+                                   ngx_strlen(detail), error->mend,
+                                   mend_len);
 
     if (e == NGX_HTTP_SANDBOX_QUOTA_EXCEEDED) {
         ngx_http_sandbox_json_raw(&j, ",\"scope\":");
@@ -365,7 +373,7 @@ ngx_http_sandbox_problem_map(ngx_http_request_t *r, uint32_t code,
 static void
 ngx_http_sandbox_problem_begin(ngx_http_request_t *r,
     ngx_http_sandbox_json_t *j, const ngx_http_sandbox_problem_t *problem,
-    const u_char *detail, size_t len)
+    const u_char *detail, size_t len, const char *mend, size_t mend_len)
 {
     ngx_http_sandbox_json_init(j, r->pool);
 
@@ -387,7 +395,13 @@ ngx_http_sandbox_problem_begin(ngx_http_request_t *r,
     }
 
     ngx_http_sandbox_json_raw(j, ",\"suggestion\":");
-    ngx_http_sandbox_json_cstring(j, problem->suggestion);
+
+    if (mend_len != 0) {
+        ngx_http_sandbox_json_string(j, mend, mend_len);
+
+    } else {
+        ngx_http_sandbox_json_cstring(j, problem->suggestion);
+    }
 }
 
 

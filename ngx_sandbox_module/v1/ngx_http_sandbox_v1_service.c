@@ -6,7 +6,7 @@
 typedef struct {
     ngx_http_sandbox_json_t    json;
     ngx_uint_t                 n;         /* elements */
-    ngx_uint_t                 faulty;    /* checks that are not ok */
+    ngx_uint_t                 faulty;    /* required checks not ok */
 } ngx_http_sandbox_v1_service_t;
 
 
@@ -133,6 +133,17 @@ ngx_http_sandbox_v1_health_frame(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_json_cstring(j, NGX_HTTP_SANDBOX_VERSION);
     ngx_http_sandbox_json_raw(j, ",\"sessions\":");
     ngx_http_sandbox_json_int(j, health.sessions);
+    ngx_http_sandbox_json_raw(j, ",\"lacking\":");
+
+    health.text[sizeof(health.text) - 1] = '\0';
+
+    if (health.text[0] == '\0') {
+        ngx_http_sandbox_json_raw(j, "null");
+
+    } else {
+        ngx_http_sandbox_json_cstring(j, health.text);
+    }
+
     ngx_http_sandbox_json_raw(j, "}");
 
     return NGX_OK;
@@ -178,6 +189,8 @@ ngx_http_sandbox_v1_doctor_frame(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_v1_array(j, check.name);
     ngx_http_sandbox_json_raw(j, ",\"ok\":");
     ngx_http_sandbox_json_bool(j, check.ok != 0);
+    ngx_http_sandbox_json_raw(j, ",\"required\":");
+    ngx_http_sandbox_json_bool(j, check.required != 0);
     ngx_http_sandbox_json_raw(j, ",\"found\":");
     ngx_http_sandbox_v1_array(j, check.found);
     ngx_http_sandbox_json_raw(j, ",\"mend\":");
@@ -191,7 +204,7 @@ ngx_http_sandbox_v1_doctor_frame(ngx_http_sandbox_call_t *call,
 
     ngx_http_sandbox_json_raw(j, "}");
 
-    if (!check.ok) {
+    if (!check.ok && check.required) {
         service->faulty++;
     }
 
@@ -237,6 +250,12 @@ ngx_http_sandbox_v1_capabilities_frame(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_json_bool(j, capability.enforced != 0);
     ngx_http_sandbox_json_raw(j, ",\"by\":");
     ngx_http_sandbox_v1_array(j, capability.by);
+
+    if (capability.mend[0] != '\0') {
+        ngx_http_sandbox_json_raw(j, ",\"mend\":");
+        ngx_http_sandbox_v1_array(j, capability.mend);
+    }
+
     ngx_http_sandbox_json_raw(j, "}");
 
     return NGX_OK;

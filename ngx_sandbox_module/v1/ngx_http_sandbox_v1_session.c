@@ -28,6 +28,7 @@ static const struct {
     size_t       offset;
 } ngx_http_sandbox_v1_enforced[] = {
     ENFORCED(memory),
+    ENFORCED(swap),
     ENFORCED(cpus),
     ENFORCED(cpu_seconds),
     ENFORCED(processes),
@@ -229,6 +230,8 @@ ngx_http_sandbox_v1_session_enforcement(ngx_http_sandbox_json_t *j,
     ngx_http_sandbox_json_bool(j, enforcement->seccomp != SBX_BY_NONE);
     ngx_http_sandbox_json_raw(j, ",\"user_namespace\":");
     ngx_http_sandbox_json_bool(j, enforcement->userns != SBX_BY_NONE);
+    ngx_http_sandbox_json_raw(j, ",\"cgroup_namespace\":");
+    ngx_http_sandbox_json_bool(j, enforcement->cgroupns != SBX_BY_NONE);
     ngx_http_sandbox_json_raw(j, "}");
 }
 

@@ -8,6 +8,7 @@
 #define SBX_BROKER_H
 
 #include "isolate.h"
+#include "layers.h"
 #include "link.h"
 #include "list.h"
 #include "log.h"
@@ -261,8 +262,9 @@ struct sbx_broker_s {
     void            *init_filter;
     size_t           init_filter_size;
     sbx_enforcement_t enforcement;
+    sbx_layers_t     layers;
+    sbx_error_t      cgroup_error;
     uint32_t         isolated;
-    const char      *missing;         /* the layer that is not there */
 
     sbx_node_t       sessions;
     sbx_session_t   *buckets[SBX_SESSION_BUCKETS];
@@ -298,6 +300,7 @@ int64_t sbx_broker_clock_ms(void);
 int sbx_setup(sbx_broker_t *b, sbx_error_t *e);
 void sbx_setup_undo(sbx_broker_t *b);
 /* A configuration that came later. */
+void sbx_setup_doctor(const sbx_broker_t *b, sbx_doctor_t *d);
 void sbx_setup_change(sbx_broker_t *b, const sbx_config_t *config);
 int sbx_setup_keep_config(sbx_broker_t *b, sbx_error_t *e);
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -19,6 +20,8 @@ static int sbx_create_by_key(sbx_broker_t *b, sbx_call_out_t *call,
     const sbx_create_t *body);
 static int sbx_create_check(sbx_broker_t *b, const sbx_call_t *head,
     sbx_create_t *body, sbx_error_t *e);
+static int sbx_create_weak(sbx_broker_t *b, sbx_call_out_t *call,
+    const sbx_create_t *body);
 static int sbx_create_limits(sbx_broker_t *b, sbx_create_t *body,
     sbx_error_t *e);
 static int sbx_create_blob(const sbx_create_t *body, int blob, char **data,
@@ -67,8 +70,16 @@ sbx_create(sbx_broker_t *b, sbx_call_out_t *call, const sbx_create_t *body,
         return;
     }
 
-    if (sbx_create_check(b, &call->head, &create, &e) != 0
-        || sbx_create_blob(&create, blob, &data, &e) != 0
+    if (sbx_create_check(b, &call->head, &create, &e) != 0) {
+        sbx_call_error(call, &e);
+        return;
+    }
+
+    if (!b->isolated && sbx_create_weak(b, call, &create) != 0) {
+        return;
+    }
+
+    if (sbx_create_blob(&create, blob, &data, &e) != 0
         || sbx_create_rules(b, &call->head, &create, data, &e) != 0
         || sbx_create_session(b, &call->head, &create, data, &s, &e) != 0)
     {
@@ -175,15 +186,41 @@ sbx_create_check(sbx_broker_t *b, const sbx_call_t *head, sbx_create_t *body,
                          "on_timeout \"pause\" is not offered here");
     }
 
-    if (!b->isolated && (b->config.require_isolation
-                         || !(body->flags & SBX_CREATE_WEAK_OK)))
-    {
-        return sbx_error(e, 0, SBX_E_MANIFEST,
-                         "this machine cannot enforce \"%s\", and "
-                         "require_isolation is set", b->missing);
+    return sbx_create_limits(b, body, e);
+}
+
+
+/* The machine lacks a layer.  -1: the call has been refused by its name. */
+
+static int
+sbx_create_weak(sbx_broker_t *b, sbx_call_out_t *call,
+    const sbx_create_t *body)
+{
+    char           names[128];
+    uint64_t       weak;
+    sbx_error_t    e;
+    sbx_f_error_t  error;
+
+    weak = sbx_layers_weak(&b->layers);
+    sbx_layers_names(weak, names, sizeof(names));
+
+    if (!b->config.require_isolation && (body->flags & SBX_CREATE_WEAK_OK)) {
+        sbx_log(SBX_LOG_WARN,
+                &(sbx_log_about_t) { call->head.request_id, NULL }, 0,
+                "a session is made that is not isolated by: %s", names);
+        return 0;
     }
 
-    return sbx_create_limits(b, body, e);
+    (void) sbx_error(&e, 0, SBX_E_MANIFEST,
+                     "require_isolation is set, and this machine lacks: %s",
+                     names);
+
+    sbx_call_fill(&error, &e);
+    (void) snprintf(error.mend, sizeof(error.mend), "%s",
+                    sbx_layers_mend(weak));
+    sbx_call_fail(call, &error);
+
+    return -1;
 }
 
 

@@ -75,16 +75,27 @@ sbx_service_call(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 static void
 sbx_service_health(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 {
+    sbx_error_t     e;
+    sbx_doctor_t    d;
     sbx_f_health_t  health;
 
     (void) body;
 
     memset(&health, 0, sizeof(sbx_f_health_t));
     health.sessions = b->nrunning;
-    health.ok = b->configured && !b->ending;
+    e = b->problem;
 
-    if (!health.ok) {
-        memcpy(health.text, b->problem.text, sizeof(health.text));
+    if (b->configured && !b->ending) {
+        sbx_setup_doctor(b, &d);
+        health.ok = sbx_doctor_health(&d, &e) == 0;
+    }
+
+    if (health.ok) {
+        sbx_layers_names(sbx_layers_weak(&b->layers), health.text,
+                         sizeof(health.text));
+
+    } else {
+        memcpy(health.text, e.text, sizeof(health.text));
     }
 
     (void) sbx_call_frame(call, SBX_F_HEALTH, &health,
@@ -96,12 +107,13 @@ sbx_service_health(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 static void
 sbx_service_doctor(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 {
+    sbx_doctor_t   d;
     sbx_f_check_t  check;
 
     (void) body;
 
-    sbx_doctor(b->options->state_dir, b->config.template_dir, b->cgroup,
-               sbx_service_check, call);
+    sbx_setup_doctor(b, &d);
+    sbx_doctor(&d, sbx_service_check, call);
 
     if (b->storage != NULL) {
         sbx_storage_check(b->storage, b->options->state_dir, &check);
@@ -131,7 +143,7 @@ sbx_service_capabilities(sbx_broker_t *b, sbx_call_out_t *call,
         return;
     }
 
-    sbx_capabilities(b->cgroup, sbx_service_capability, call);
+    sbx_capabilities(&b->layers, sbx_service_capability, call);
     sbx_call_end(call, NULL);
 }
 
@@ -139,14 +151,7 @@ sbx_service_capabilities(sbx_broker_t *b, sbx_call_out_t *call,
 static void
 sbx_service_capability(const sbx_f_capability_t *capability, void *data)
 {
-    sbx_call_out_t      *call;
-    sbx_f_capability_t   c;
-
-    call = data;
-    c = *capability;
-    sbx_storage_capability(call->broker->storage, &c);
-
-    (void) sbx_call_frame(call, SBX_F_CAPABILITY, &c,
+    (void) sbx_call_frame(data, SBX_F_CAPABILITY, capability,
                           sizeof(sbx_f_capability_t), NULL, 0);
 }
 

@@ -205,6 +205,11 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     launch.flags = SBX_LAUNCH_OWN_ACCOUNT;
     launch.create_flags = s->info.flags;
     launch.storage = b->storage;
+
+    if (sbx_layers_weak(&b->layers) & SBX_LAYER_BIT(SBX_LAYER_CGROUP_NS)) {
+        launch.flags |= SBX_LAUNCH_CGROUPS_SEEN;
+    }
+
     launch.disk = &s->disk;
 
     if (sbx_launch_start(&launch, &s->launched, e) != 0) {

@@ -9,23 +9,8 @@
 
 static int sbx_setup_parts(sbx_broker_t *b, sbx_error_t *e);
 static int sbx_setup_storage(sbx_broker_t *b, sbx_error_t *e);
-static void sbx_setup_isolation(sbx_broker_t *b);
-
-
-/* What must not be missing, and the word for it. */
-
-static const struct {
-    const char  *name;
-    size_t       offset;
-} sbx_setup_layers[] = {
-    { "memory", offsetof(sbx_enforcement_t, memory) },
-    { "cpus", offsetof(sbx_enforcement_t, cpus) },
-    { "processes", offsetof(sbx_enforcement_t, processes) },
-    { "disk", offsetof(sbx_enforcement_t, disk) },
-    { "inodes", offsetof(sbx_enforcement_t, inodes) },
-    { "seccomp", offsetof(sbx_enforcement_t, seccomp) },
-    { "user namespace", offsetof(sbx_enforcement_t, userns) }
-};
+static void sbx_setup_probe(sbx_broker_t *b);
+static int sbx_setup_isolation(sbx_broker_t *b, sbx_error_t *e);
 
 
 int
@@ -33,12 +18,14 @@ sbx_setup(sbx_broker_t *b, sbx_error_t *e)
 {
     b->configured = 0;
 
-    if (sbx_setup_parts(b, e) != 0 || sbx_setup_keep_config(b, e) != 0) {
+    sbx_setup_probe(b);
+
+    if (sbx_setup_parts(b, e) != 0
+        || sbx_setup_keep_config(b, e) != 0)
+    {
         sbx_setup_undo(b);
         return -1;
     }
-
-    sbx_setup_isolation(b);
 
     (void) sbx_error(&b->problem, 0, SBX_OK, "%s", "");
     b->configured = 1;
@@ -64,8 +51,18 @@ sbx_setup_parts(sbx_broker_t *b, sbx_error_t *e)
     }
 
     if (sbx_preflight(b->options->state_dir, e) != 0
-        || sbx_ids_open(b, e) != 0
-        || sbx_cgroup_open(b->config.cgroup, name, &b->cgroup, e) != 0
+        || sbx_ids_open(b, e) != 0)
+    {
+        return -1;
+    }
+
+    if (sbx_cgroup_open(b->config.cgroup, name, &b->cgroup, e) != 0) {
+        b->cgroup_error = *e;
+        return -1;
+    }
+
+    if (sbx_setup_storage(b, e) != 0
+        || sbx_setup_isolation(b, e) != 0
         || sbx_init_exe(path, &b->init_exe, e) != 0
         || sbx_seccomp_command(&b->filter, &b->filter_size, e) != 0
         || sbx_seccomp_init(&b->init_filter, &b->init_filter_size, e) != 0)
@@ -73,11 +70,24 @@ sbx_setup_parts(sbx_broker_t *b, sbx_error_t *e)
         return -1;
     }
 
-    if (sbx_base_prepare(b->options->state_dir, e) != 0) {
-        return -1;
-    }
+    return sbx_base_prepare(b->options->state_dir, e);
+}
 
-    return sbx_setup_storage(b, e);
+
+/* Before anything else, so that /doctor can tell why the rest failed. */
+
+static void
+sbx_setup_probe(sbx_broker_t *b)
+{
+    sbx_probe_t  probe;
+
+    memset(&probe, 0, sizeof(sbx_probe_t));
+    probe.state_dir = b->options->state_dir;
+    probe.template_dir = b->config.template_dir;
+    probe.uid_first = b->config.uid_first;
+
+    sbx_probe(&probe, &b->layers.probed);
+    sbx_layers_settle(&b->layers, NULL);
 }
 
 
@@ -109,33 +119,53 @@ sbx_setup_storage(sbx_broker_t *b, sbx_error_t *e)
 
 /* What a session that misses a layer means is up to who asks for it. */
 
-static void
-sbx_setup_isolation(sbx_broker_t *b)
+static int
+sbx_setup_isolation(sbx_broker_t *b, sbx_error_t *e)
 {
-    size_t              i;
-    sbx_enforcement_t  *enf;
+    char      names[128];
+    uint64_t  weak;
 
-    enf = &b->enforcement;
+    sbx_layers_settle(&b->layers, b->cgroup);
+    sbx_layers_storage(&b->layers, b->storage);
 
-    memset(enf, 0, sizeof(sbx_enforcement_t));
-    sbx_cgroup_enforcement(b->cgroup, enf);
-    sbx_storage_enforcement(b->storage, enf);
-
-    b->missing = NULL;
-
-    for (i = 0; i < sbx_nelts(sbx_setup_layers); i++) {
-        if (((uint8_t *) enf)[sbx_setup_layers[i].offset] == SBX_BY_NONE) {
-            b->missing = sbx_setup_layers[i].name;
-            break;
-        }
+    if (sbx_layers_needed(&b->layers, e) != 0) {
+        return -1;
     }
 
-    b->isolated = b->missing == NULL;
+    memset(&b->enforcement, 0, sizeof(sbx_enforcement_t));
+    sbx_cgroup_enforcement(b->cgroup, &b->enforcement);
+    sbx_layers_enforcement(&b->layers, &b->enforcement);
+    sbx_storage_enforcement(b->storage, &b->enforcement);
 
-    if (!b->isolated) {
-        sbx_log(SBX_LOG_WARN, NULL, 0, "this machine cannot enforce \"%s\"",
-                b->missing);
+    weak = sbx_layers_weak(&b->layers);
+    b->isolated = weak == 0;
+
+    if (weak != 0) {
+        sbx_layers_names(weak, names, sizeof(names));
+        sbx_log(SBX_LOG_WARN, NULL, 0,
+                "this machine lacks layers of isolation: %s; sessions are "
+                "%s; to mend it: %s", names,
+                b->config.require_isolation
+                ? "refused (sandbox_require_isolation)"
+                : "made without them where they ask for no more",
+                sbx_layers_mend(weak));
     }
+
+    return 0;
+}
+
+
+void
+sbx_setup_doctor(const sbx_broker_t *b, sbx_doctor_t *d)
+{
+    memset(d, 0, sizeof(sbx_doctor_t));
+    d->state_dir = b->options->state_dir;
+    d->template_dir = b->config.template_dir;
+    d->layers = &b->layers;
+    d->cgroup = b->cgroup;
+    d->cgroup_error = b->cgroup_error.code != SBX_OK ? &b->cgroup_error
+                                                     : NULL;
+    d->require_isolation = b->config.require_isolation;
 }
 
 

@@ -238,6 +238,8 @@ typedef struct {
     uint32_t      ended;                  /* sbx_ended_t of a dead session */
     uint32_t      pad;
     int64_t       ended_at;               /* unix ms */
+    char          mend[400];              /* E_MANIFEST: the command that
+                                             mends the machine, or "" */
 } sbx_f_error_t;
 
 /* A bare end carries zeros. */
@@ -293,7 +295,9 @@ typedef struct {
     uint8_t       inodes;
     uint8_t       seccomp;
     uint8_t       userns;
-    uint8_t       pad[5];
+    uint8_t       swap;
+    uint8_t       cgroupns;
+    uint8_t       pad[3];
 } sbx_enforcement_t;
 
 typedef struct {
@@ -327,13 +331,14 @@ typedef struct {
 typedef struct {
     uint32_t      ok;
     uint32_t      sessions;
-    char          text[248];              /* why not */
+    char          text[248];              /* why not; where ok: the layers
+                                             that sessions do without */
 } sbx_f_health_t;
 
 typedef struct {
     char          name[40];
     uint32_t      ok;
-    uint32_t      pad;
+    uint32_t      required;               /* without it no session is made */
     char          found[200];
     char          mend[400];              /* "" where ok */
 } sbx_f_check_t;
@@ -343,6 +348,7 @@ typedef struct {
     uint32_t      enforced;
     uint32_t      pad;
     char          by[80];                 /* "cgroup v2 memory.max" */
+    char          mend[400];              /* "" where enforced */
 } sbx_f_capability_t;
 
 typedef struct {

@@ -57,6 +57,8 @@ static const struct {
 };
 
 
+static int sbx_cgroup_try(const char *base, const char *name,
+    unsigned no_cpu, sbx_cgroup_t **out, sbx_error_t *e);
 static int sbx_cgroup_branch(sbx_cgroup_t *cg, sbx_error_t *e);
 static int sbx_cgroup_probe(sbx_cgroup_t *cg, sbx_error_t *e);
 static int sbx_cgroup_prune(int dirfd, const char *name, unsigned depth);
@@ -387,7 +389,7 @@ sbx_cgroup_set_cpus(const sbx_cgroup_t *cg, const char *path,
     char      text[64];
     uint64_t  quota;
 
-    if (thousandths >= SBX_UNLIMITED) {
+    if (thousandths >= SBX_UNLIMITED || !cg->has_cpus) {
         return 0;
     }
 
@@ -406,15 +408,42 @@ sbx_cgroup_set_cpus(const sbx_cgroup_t *cg, const char *path,
         (void) snprintf(text, sizeof(text), "%" PRIu64, quota);
     }
 
-    return sbx_cgroup_write(cg, SBX_ROLE_CPU, path,
+    if (sbx_cgroup_write(cg, SBX_ROLE_CPU, path,
                          sbx_cgroup_file(cg, SBX_ROLE_CPU, SBX_FILE_CPU_MAX),
-                            text);
+                         text)
+        == 0)
+    {
+        return 0;
+    }
+
+    /* v1 refuses more than a group above has: that is the limit then */
+
+    return errno == EINVAL && !cg->tree[cg->role[SBX_ROLE_CPU]].v2 ? 0 : -1;
 }
 
 
+/* Sessions can be told to do without a limit of processors. */
 int
 sbx_cgroup_open(const char *base, const char *name, sbx_cgroup_t **out,
     sbx_error_t *e)
+{
+    sbx_error_t  second;
+
+    if (sbx_cgroup_try(base, name, 0, out, e) == 0) {
+        return 0;
+    }
+
+    if (e->code != SBX_E_UNAVAILABLE) {
+        return -1;
+    }
+
+    return sbx_cgroup_try(base, name, 1, out, &second);
+}
+
+
+static int
+sbx_cgroup_try(const char *base, const char *name, unsigned no_cpu,
+    sbx_cgroup_t **out, sbx_error_t *e)
 {
     unsigned       i;
     sbx_cgroup_t  *cg;
@@ -437,6 +466,7 @@ sbx_cgroup_open(const char *base, const char *name, sbx_cgroup_t **out,
     }
 
     (void) snprintf(cg->name, sizeof(cg->name), "%s", name);
+    cg->no_cpu = no_cpu;
 
     if (sbx_cgroup_place(cg, base, e) == -1
         || sbx_cgroup_branch(cg, e) == -1
@@ -513,19 +543,22 @@ sbx_cgroup_probe(sbx_cgroup_t *cg, sbx_error_t *e)
         }
     }
 
+    cg->has_freeze = faccessat(sbx_cgroup_role_dir(cg, SBX_ROLE_CORE),
+                               "probe/cgroup.freeze", W_OK, 0) == 0;
     cg->has_swap = 1;
     cg->has_swap = (sbx_cgroup_set_memory(cg, probe, SBX_INIT_MEMORY) == 0);
 
+    cg->has_cpus = !cg->no_cpu;
+    cg->has_cpus = cg->has_cpus && sbx_cgroup_set_cpus(cg, probe, 1000) == 0;
+
     if (sbx_cgroup_set_pids(cg, probe, SBX_INIT_PROCESSES) == -1
-        || sbx_cgroup_set_cpus(cg, probe, 1000) == -1
         || (!cg->has_swap
             && sbx_cgroup_set_memory(cg, probe, SBX_INIT_MEMORY) == -1))
     {
         (void) sbx_cgroup_unmake(cg, probe);
         return sbx_error(e, errno, SBX_E_UNAVAILABLE,
-                         "cgroup limits cannot be set in \"%s\": memory, "
-                         "pids and cpu (with CFS bandwidth) are needed",
-                         cg->name);
+                         "cgroup limits cannot be set in \"%s\": memory and "
+                         "pids are needed", cg->name);
     }
 
     if (sbx_cgroup_write(cg, SBX_ROLE_CORE, probe, "cgroup.kill", "1")
@@ -607,7 +640,15 @@ sbx_cgroup_enforcement(const sbx_cgroup_t *cg, sbx_enforcement_t *enf)
 
     enf->cpu_seconds = SBX_BY_POLL;
 
+    if (cg->has_swap) {
+        enf->swap = (uint8_t) sbx_cgroup_version(cg);
+    }
+
     for (i = 0; i < sbx_nelts(by_cgroup); i++) {
+        if (by_cgroup[i].role == SBX_ROLE_CPU && !cg->has_cpus) {
+            continue;
+        }
+
         *((uint8_t *) enf + by_cgroup[i].offset) =
             cg->tree[cg->role[by_cgroup[i].role]].v2 ? SBX_BY_CGROUP_V2
                                                      : SBX_BY_CGROUP_V1;

@@ -77,6 +77,10 @@ sbx_cgroup_place(sbx_cgroup_t *cg, const char *base, sbx_error_t *e)
     cg->ntrees = 1;
 
     for (r = SBX_ROLE_MEMORY; r < SBX_ROLE_MAX; r++) {
+        if (r == SBX_ROLE_CPU && cg->no_cpu) {
+            continue;
+        }
+
         memcpy(copy, text, sizeof(copy));
         own = sbx_cgroup_line(copy, sbx_cgroup_controllers[r], list,
                               sizeof(list));

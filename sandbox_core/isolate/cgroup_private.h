@@ -66,6 +66,9 @@ struct sbx_cgroup_s {
     unsigned     has_swap:1;
     unsigned     favour:1;           /* its flag is ours, not the host's */
     char         flags[256];         /* of the host's cgroup2 */
+    unsigned     has_cpus:1;
+    unsigned     no_cpu:1;                     /* no controller is used */
+    unsigned     has_freeze:1;
     char         name[SBX_CGROUP_NAME_MAX];
 };
 

@@ -1,78 +1,78 @@
 /*
- * What the machine can do, for people: the checks of /doctor, the layers of
- * /capabilities, and the quick refusals at start.  A check looks and tries,
- * changes nothing, and never takes long.
+ * What the machine can do, for people: the checks of /doctor, and the quick
+ * refusals at start.  A check looks and changes nothing.  What had to be
+ * tried was tried before (layers.h); what is looked at here takes a few
+ * system calls, and is of now.
  */
 
-#include "isolate_private.h"
-#include "cgroup_private.h"
+#include "doctor_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <dirent.h>
-#include <inttypes.h>
-#include <limits.h>
 #include <linux/seccomp.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/capability.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/utsname.h>
 #include <sys/wait.h>
-#include <time.h>
 
 
-#define SBX_DISK_ROOM      (64u << 20)
-#define SBX_CLOCK_SANE     1704067200L     /* 2024-01-01 */
+#define SBX_UNIT_DEFAULT     "sandbox-broker.service"
+#define SBX_NAMESPACES_LOW   1024
+
+#ifndef MFD_EXEC
+#define MFD_EXEC             0x10u
+#endif
 
 
-typedef struct {
-    const char          *state_dir;
-    const char          *template_dir;
-    const sbx_cgroup_t  *cgroup;
-} sbx_doctor_t;
-
-typedef struct {
-    const char  *name;
-    /* fills found, and mend where it returns 0 */
-    int        (*run)(const sbx_doctor_t *d, sbx_f_check_t *c);
-} sbx_doctor_check_t;
-
-
-static int sbx_check_privileges(const sbx_doctor_t *d, sbx_f_check_t *c);
-static int sbx_check_userns(const sbx_doctor_t *d, sbx_f_check_t *c);
-static int sbx_check_cgroup(const sbx_doctor_t *d, sbx_f_check_t *c);
-static int sbx_check_seccomp(const sbx_doctor_t *d, sbx_f_check_t *c);
-static int sbx_check_overlay(const sbx_doctor_t *d, sbx_f_check_t *c);
-static int sbx_check_disk(const sbx_doctor_t *d, sbx_f_check_t *c);
-static int sbx_check_templates(const sbx_doctor_t *d, sbx_f_check_t *c);
-static int sbx_check_interpreter(const sbx_doctor_t *d, sbx_f_check_t *c);
-static int sbx_check_clock(const sbx_doctor_t *d, sbx_f_check_t *c);
+static int sbx_check_privileges(const sbx_doctor_t *d,
+    const sbx_doctor_row_t *row, sbx_f_check_t *c);
+static int sbx_check_userns(const sbx_doctor_t *d,
+    const sbx_doctor_row_t *row, sbx_f_check_t *c);
+static int sbx_check_namespaces(const sbx_doctor_t *d,
+    const sbx_doctor_row_t *row, sbx_f_check_t *c);
+static int sbx_check_namespace_limits(const sbx_doctor_t *d,
+    const sbx_doctor_row_t *row, sbx_f_check_t *c);
+static int sbx_check_cgroup(const sbx_doctor_t *d,
+    const sbx_doctor_row_t *row, sbx_f_check_t *c);
+static void sbx_check_cgroup_mend(sbx_f_check_t *c);
+static int sbx_check_controller_off(const char *name);
+static int sbx_check_cgroup_version(const sbx_doctor_t *d,
+    const sbx_doctor_row_t *row, sbx_f_check_t *c);
+static int sbx_check_isolation(const sbx_doctor_t *d,
+    const sbx_doctor_row_t *row, sbx_f_check_t *c);
+static int sbx_check_memfd(const sbx_doctor_t *d,
+    const sbx_doctor_row_t *row, sbx_f_check_t *c);
+static void sbx_doctor_run(const sbx_doctor_t *d,
+    const sbx_doctor_row_t *row, sbx_f_check_t *c);
 
 
-static const sbx_doctor_check_t  sbx_doctor_checks[] = {
-    { "privileges",      sbx_check_privileges },
-    { "user_namespaces", sbx_check_userns },
-    { "cgroup",          sbx_check_cgroup },
-    { "seccomp",         sbx_check_seccomp },
-    { "overlay",         sbx_check_overlay },
-    { "disk",            sbx_check_disk },
-    { "templates",       sbx_check_templates },
-    { "interpreter",     sbx_check_interpreter },
-    { "clock",           sbx_check_clock }
-};
+#define CHECK(name, required, run)                                            \
+    { name, required, run, SBX_LAYER_MAX, { NULL, 0, 0, NULL, NULL } }
+#define LAYER(name, required, layer)                                          \
+    { name, required, sbx_check_layer, layer, { NULL, 0, 0, NULL, NULL } }
 
-/* Without these nothing can be started. */
-static const sbx_doctor_check_t  sbx_preflight_checks[] = {
-    { "privileges",      sbx_check_privileges },
-    { "user namespaces", sbx_check_userns },
-    { "seccomp",         sbx_check_seccomp },
-    { "overlay",         sbx_check_overlay }
+/* What sessions are made of. */
+static const sbx_doctor_row_t  sbx_doctor_rows[] = {
+    CHECK("privileges",       1, sbx_check_privileges),
+    CHECK("user_namespaces",  1, sbx_check_userns),
+    CHECK("namespaces",       1, sbx_check_namespaces),
+    CHECK("namespace_limits", 0, sbx_check_namespace_limits),
+    CHECK("cgroup",           1, sbx_check_cgroup),
+    CHECK("cgroup_version",   0, sbx_check_cgroup_version),
+    LAYER("cpu_bandwidth",    0, SBX_LAYER_CPUS),
+    LAYER("swap_limit",       0, SBX_LAYER_SWAP),
+    LAYER("seccomp",          1, SBX_LAYER_SECCOMP),
+    LAYER("overlay",          1, SBX_LAYER_FILESYSTEM),
+    LAYER("tmpfs",            1, SBX_LAYER_DISK),
+    LAYER("host_view",        1, SBX_LAYER_HOST_VIEW),
+    LAYER("private_proc",     1, SBX_LAYER_PROC),
+    CHECK("memfd_exec",       1, sbx_check_memfd),
+    CHECK("isolation",        1, sbx_check_isolation),
+    CHECK(NULL,               0, NULL)
 };
 
 static const cap_value_t  sbx_doctor_caps[] = {
@@ -82,49 +82,82 @@ static const cap_value_t  sbx_doctor_caps[] = {
 
 
 void
-sbx_doctor(const char *state_dir, const char *template_dir, sbx_cgroup_t *cg,
+sbx_doctor(const sbx_doctor_t *d,
     void (*check)(const sbx_f_check_t *c, void *data), void *data)
 {
-    size_t         i;
-    sbx_doctor_t   d;
-    sbx_f_check_t  c;
+    size_t                   i;
+    sbx_f_check_t            c;
+    const sbx_doctor_row_t  *row;
+    const sbx_doctor_row_t  *tables[] = { sbx_doctor_rows, sbx_doctor_host };
 
-    d.state_dir = state_dir;
-    d.template_dir = template_dir;
-    d.cgroup = cg;
-
-    for (i = 0; i < sbx_nelts(sbx_doctor_checks); i++) {
-        memset(&c, 0, sizeof(c));
-        (void) snprintf(c.name, sizeof(c.name), "%s",
-                        sbx_doctor_checks[i].name);
-        c.ok = (uint32_t) sbx_doctor_checks[i].run(&d, &c);
-
-        if (c.ok) {
-            c.mend[0] = '\0';
+    for (i = 0; i < sbx_nelts(tables); i++) {
+        for (row = tables[i]; row->name != NULL; row++) {
+            sbx_doctor_run(d, row, &c);
+            check(&c, data);
         }
-
-        check(&c, data);
     }
 }
 
 
+static void
+sbx_doctor_run(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
+    sbx_f_check_t *c)
+{
+    memset(c, 0, sizeof(sbx_f_check_t));
+    (void) snprintf(c->name, sizeof(c->name), "%s", row->name);
+    c->required = row->required;
+    c->ok = (uint32_t) row->run(d, row, c);
+
+    if (c->ok) {
+        c->mend[0] = '\0';
+    }
+}
+
+
+/* What may go wrong while a broker runs, and stops sessions. */
+
+int
+sbx_doctor_health(const sbx_doctor_t *d, sbx_error_t *e)
+{
+    size_t         i;
+    sbx_f_check_t  c;
+
+    static const sbx_doctor_row_t  rows[] = {
+        CHECK("disk",      0, sbx_check_disk),
+        CHECK("inodes",    0, sbx_check_inodes),
+        CHECK("isolation", 1, sbx_check_isolation)
+    };
+
+    for (i = 0; i < sbx_nelts(rows); i++) {
+        sbx_doctor_run(d, &rows[i], &c);
+
+        if (!c.ok && c.required) {
+            return sbx_error(e, 0, SBX_E_UNAVAILABLE, "%s: %.100s; %.120s",
+                             c.name, c.found, c.mend);
+        }
+    }
+
+    return 0;
+}
+
+
+/* Without these nothing can be started. */
+
 int
 sbx_preflight(const char *state_dir, sbx_error_t *e)
 {
-    size_t         i;
     sbx_doctor_t   d;
     sbx_f_check_t  c;
 
-    memset(&d, 0, sizeof(d));
-    d.state_dir = state_dir;
+    static const sbx_doctor_row_t  privileges =
+        CHECK("privileges", 1, sbx_check_privileges);
 
-    for (i = 0; i < sbx_nelts(sbx_preflight_checks); i++) {
-        memset(&c, 0, sizeof(c));
+    memset(&d, 0, sizeof(sbx_doctor_t));
+    sbx_doctor_run(&d, &privileges, &c);
 
-        if (!sbx_preflight_checks[i].run(&d, &c)) {
-            return sbx_error(e, 0, SBX_E_UNAVAILABLE, "%s: %s; %s",
-                             sbx_preflight_checks[i].name, c.found, c.mend);
-        }
+    if (!c.ok) {
+        return sbx_error(e, 0, SBX_E_UNAVAILABLE, "%s: %s; %s", c.name,
+                         c.found, c.mend);
     }
 
     if (state_dir[0] != '/' || access(state_dir, W_OK | X_OK) == -1) {
@@ -138,7 +171,7 @@ sbx_preflight(const char *state_dir, sbx_error_t *e)
 }
 
 
-static void __attribute__((format(printf, 2, 3)))
+void
 sbx_check_found(sbx_f_check_t *c, const char *fmt, ...)
 {
     va_list  args;
@@ -149,15 +182,58 @@ sbx_check_found(sbx_f_check_t *c, const char *fmt, ...)
 }
 
 
-static void
-sbx_check_mend(sbx_f_check_t *c, const char *text)
+void
+sbx_check_mend(sbx_f_check_t *c, const char *fmt, ...)
 {
-    (void) snprintf(c->mend, sizeof(c->mend), "%s", text);
+    va_list  args;
+
+    va_start(args, fmt);
+    (void) vsnprintf(c->mend, sizeof(c->mend), fmt, args);
+    va_end(args);
+}
+
+
+void
+sbx_check_unit(sbx_f_check_t *c, const char *setting)
+{
+    char  text[4096], *path, *unit;
+
+    unit = NULL;
+
+    if (sbx_read_at(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text)) > 0) {
+        path = strstr(text, ".service");
+
+        if (path != NULL) {
+            path[strlen(".service")] = '\0';
+            unit = strrchr(text, '/');
+        }
+    }
+
+    unit = (unit == NULL || strlen(unit) > 64)
+           ? (char *) (uintptr_t) SBX_UNIT_DEFAULT : unit + 1;
+
+    sbx_check_mend(c, "mkdir -p /etc/systemd/system/%s.d && "
+                   "printf '[Service]\\n%s\\n' > "
+                   "/etc/systemd/system/%s.d/sandbox.conf && "
+                   "systemctl daemon-reload && systemctl restart %s", unit,
+                   setting, unit, unit);
+}
+
+
+const char *
+sbx_check_why(const sbx_doctor_t *d, sbx_layer_t layer)
+{
+    int  err;
+
+    err = d->layers->probed.err[layer];
+
+    return err > 0 ? strerror(err) : "it could not be tried";
 }
 
 
 static int
-sbx_check_privileges(const sbx_doctor_t *d, sbx_f_check_t *c)
+sbx_check_privileges(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
+    sbx_f_check_t *c)
 {
     char              missing[128], *name;
     cap_t             caps;
@@ -165,6 +241,7 @@ sbx_check_privileges(const sbx_doctor_t *d, sbx_f_check_t *c)
     cap_flag_value_t  set;
 
     (void) d;
+    (void) row;
 
     sbx_check_mend(c, "start nginx, or sandbox-broker, as root and leave its "
                    "capabilities alone");
@@ -210,325 +287,316 @@ sbx_check_privileges(const sbx_doctor_t *d, sbx_f_check_t *c)
 
 
 static int
-sbx_check_userns(const sbx_doctor_t *d, sbx_f_check_t *c)
+sbx_check_userns(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
+    sbx_f_check_t *c)
 {
-    int    status;
-    char   text[32];
-    long   pid;
+    char  text[32];
 
-    (void) d;
-
-    sbx_check_mend(c, "sysctl user.max_user_namespaces=65536; the kernel "
-                   "needs CONFIG_USER_NS");
+    (void) row;
 
     if (sbx_read_at(AT_FDCWD, "/proc/sys/user/max_user_namespaces", text,
                     sizeof(text))
         == -1)
     {
         sbx_check_found(c, "the kernel has no user namespaces");
+        sbx_check_mend(c, "use a kernel with CONFIG_USER_NS");
         return 0;
-    }
-
-    /* no exit signal, so that nobody else takes the child for theirs */
-
-    pid = syscall(SYS_clone, CLONE_NEWUSER, 0, 0, 0, 0);
-
-    if (pid == 0) {
-        _exit(0);
     }
 
     text[strcspn(text, "\n")] = '\0';
 
-    if (pid == -1) {
-        sbx_check_found(c, "none can be made (%s), the limit is %s",
-                        strerror(errno), text);
+    if (d->layers->probed.err[SBX_LAYER_USER_NS] != 0) {
+        sbx_check_found(c, "none with 65,536 ids can be made (%s), the limit "
+                        "is %s", sbx_check_why(d, SBX_LAYER_USER_NS), text);
+
+        if (strcmp(text, "0") == 0) {
+            sbx_check_mend(c, "sysctl -w user.max_user_namespaces=65536 && "
+                           "echo user.max_user_namespaces=65536 >> "
+                           "/etc/sysctl.d/90-sandbox.conf");
+
+        } else {
+            sbx_check_mend(c, "start it as the host's own root, outside of "
+                           "any container or user namespace");
+        }
+
         return 0;
     }
 
-    (void) waitpid((pid_t) pid, &status, __WALL);
-    sbx_check_found(c, "up to %s", text);
+    sbx_check_found(c, "65,536 ids for each session, up to %s of them", text);
+
+    return 1;
+}
+
+
+static const struct {
+    sbx_layer_t   layer;
+    const char   *name;               /* of user.max_..._namespaces */
+} sbx_doctor_namespaces[] = {
+    { SBX_LAYER_PID_NS,    "pid" },
+    { SBX_LAYER_MOUNT_NS,  "mnt" },
+    { SBX_LAYER_IPC_NS,    "ipc" },
+    { SBX_LAYER_UTS_NS,    "uts" },
+    { SBX_LAYER_NETWORK,   "net" },
+    { SBX_LAYER_CGROUP_NS, "cgroup" }
+};
+
+
+static int
+sbx_check_namespaces(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
+    sbx_f_check_t *c)
+{
+    size_t       i;
+    sbx_layer_t  layer;
+
+    (void) row;
+
+    for (i = 0; i < sbx_nelts(sbx_doctor_namespaces); i++) {
+        layer = sbx_doctor_namespaces[i].layer;
+
+        if (d->layers->probed.err[layer] == 0) {
+            continue;
+        }
+
+        sbx_check_found(c, "no %s namespace can be made: %s",
+                        sbx_doctor_namespaces[i].name,
+                        sbx_check_why(d, layer));
+        sbx_check_mend(c, "%s", sbx_layers_mend(SBX_LAYER_BIT(layer)));
+
+        /* sessions may do without this one; see the check "isolation" */
+        c->required = layer != SBX_LAYER_CGROUP_NS;
+
+        return 0;
+    }
+
+    sbx_check_found(c, "pid, mnt, ipc, uts, net and cgroup");
 
     return 1;
 }
 
 
 static int
-sbx_check_cgroup(const sbx_doctor_t *d, sbx_f_check_t *c)
+sbx_check_namespace_limits(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
+    sbx_f_check_t *c)
+{
+    char                path[64], text[32];
+    size_t              i;
+    unsigned long long  n, least;
+
+    (void) d;
+    (void) row;
+
+    least = ~0ULL;
+
+    for (i = 0; i < sbx_nelts(sbx_doctor_namespaces); i++) {
+        (void) snprintf(path, sizeof(path),
+                        "/proc/sys/user/max_%s_namespaces",
+                        sbx_doctor_namespaces[i].name);
+
+        if (sbx_read_at(AT_FDCWD, path, text, sizeof(text)) <= 0) {
+            continue;
+        }
+
+        n = strtoull(text, NULL, 10);
+        least = n < least ? n : least;
+
+        if (n < SBX_NAMESPACES_LOW) {
+            sbx_check_found(c, "user.max_%s_namespaces is %llu: each session "
+                            "takes one", sbx_doctor_namespaces[i].name, n);
+            sbx_check_mend(c, "sysctl -w user.max_%s_namespaces=65536 && "
+                           "echo user.max_%s_namespaces=65536 >> "
+                           "/etc/sysctl.d/90-sandbox.conf",
+                           sbx_doctor_namespaces[i].name,
+                           sbx_doctor_namespaces[i].name);
+            return 0;
+        }
+    }
+
+    sbx_check_found(c, "room for %llu sessions", least);
+
+    return 1;
+}
+
+
+static int
+sbx_check_cgroup(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
+    sbx_f_check_t *c)
 {
     const sbx_cgroup_t  *cg;
+
+    (void) row;
 
     cg = d->cgroup;
 
     if (cg == NULL) {
-        sbx_check_found(c, "no group for sessions");
-        sbx_check_mend(c, "give the service a group of its own with memory, "
-                       "pids and cpu (systemd: Delegate=yes), or name one "
-                       "with sandbox_cgroup");
+        sbx_check_found(c, "no group for sessions%s%.150s",
+                        d->cgroup_error != NULL ? ": " : "",
+                        d->cgroup_error != NULL ? d->cgroup_error->text : "");
+        sbx_check_cgroup_mend(c);
         return 0;
     }
 
     sbx_check_found(c, "memory %s, pids %s, cpu %s, group \"%s\"",
                     cg->tree[cg->role[SBX_ROLE_MEMORY]].v2 ? "v2" : "v1",
                     cg->tree[cg->role[SBX_ROLE_PIDS]].v2 ? "v2" : "v1",
-                    cg->tree[cg->role[SBX_ROLE_CPU]].v2 ? "v2" : "v1",
+                    !cg->has_cpus ? "none"
+                    : cg->tree[cg->role[SBX_ROLE_CPU]].v2 ? "v2" : "v1",
                     cg->name);
 
     return 1;
 }
 
 
-static int
-sbx_check_seccomp(const sbx_doctor_t *d, sbx_f_check_t *c)
+/* Controllers that the kernel was told to leave out come first: nothing that
+ * is delegated brings them back. */
+
+static void
+sbx_check_cgroup_mend(sbx_f_check_t *c)
 {
-    static const uint32_t  actions[] = {
-        SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_ERRNO, SECCOMP_RET_ALLOW
-    };
+    if (geteuid() != 0) {
+        sbx_check_mend(c, "run it as root");
 
-    size_t    i;
-    uint32_t  action;
+    } else if (sbx_check_controller_off("memory")) {
+        sbx_check_mend(c, "add \"cgroup_enable=memory cgroup_memory=1\" to "
+                       "GRUB_CMDLINE_LINUX in /etc/default/grub (Raspberry "
+                       "Pi: to /boot/firmware/cmdline.txt), then: "
+                       "update-grub && reboot");
 
-    (void) d;
+    } else if (sbx_check_controller_off("pids")) {
+        sbx_check_mend(c, "remove cgroup_disable=pids from the kernel's "
+                       "command line, then: update-grub && reboot");
 
-    for (i = 0; i < sbx_nelts(actions); i++) {
-        action = actions[i];
+    } else {
+        sbx_check_unit(c, "Delegate=yes");
+    }
+}
 
-        if (syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action)
-            == -1)
+
+static int
+sbx_check_controller_off(const char *name)
+{
+    char    text[4096], *line, *save, word[32];
+    int     enabled, groups, hierarchy;
+
+    if (sbx_read_at(AT_FDCWD, "/proc/cgroups", text, sizeof(text)) <= 0) {
+        return 0;
+    }
+
+    for (line = strtok_r(text, "\n", &save);
+         line != NULL;
+         line = strtok_r(NULL, "\n", &save))
+    {
+        if (sscanf(line, "%31s %d %d %d", word, &hierarchy, &groups,
+                   &enabled)
+            == 4 && strcmp(word, name) == 0)
         {
-            sbx_check_found(c, "the kernel has no seccomp filters");
-            sbx_check_mend(c, "use a kernel with CONFIG_SECCOMP_FILTER");
-            return 0;
+            return enabled == 0;
         }
     }
 
-    sbx_check_found(c, "filters");
-
     return 1;
 }
 
 
 static int
-sbx_check_overlay(const sbx_doctor_t *d, sbx_f_check_t *c)
+sbx_check_cgroup_version(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
+    sbx_f_check_t *c)
 {
-    sbx_auto_fd     fs = -1;
-    struct utsname  name;
+    const sbx_cgroup_t  *cg;
 
-    (void) d;
+    (void) row;
 
-    if (uname(&name) == -1) {
-        name.release[0] = '\0';
-    }
+    cg = d->cgroup;
 
-    fs = sbx_sys_fsopen("overlay");
-
-    if (fs == -1) {
-        sbx_check_found(c, "Linux %.60s has no overlay (%s)", name.release,
-                        strerror(errno));
-        sbx_check_mend(c, "modprobe overlay; the kernel needs "
-                       "CONFIG_OVERLAY_FS, the service CAP_SYS_ADMIN");
-        return 0;
-    }
-
-    sbx_check_found(c, "Linux %.60s", name.release);
-
-    return 1;
-}
-
-
-static int
-sbx_check_disk(const sbx_doctor_t *d, sbx_f_check_t *c)
-{
-    uint64_t        room;
-    struct statvfs  st;
-
-    if (statvfs(d->state_dir, &st) == -1) {
-        sbx_check_found(c, "%.120s: %s", d->state_dir, strerror(errno));
-        sbx_check_mend(c, "make the state directory, or set "
-                       "sandbox_state_dir");
-        return 0;
-    }
-
-    room = (uint64_t) st.f_bavail * st.f_frsize;
-    sbx_check_found(c, "%" PRIu64 " MB free below %.120s", room >> 20,
-                    d->state_dir);
-
-    if (room < SBX_DISK_ROOM || (st.f_flag & ST_RDONLY)
-        || (st.f_files != 0 && st.f_favail < 1000))
-    {
-        sbx_check_mend(c, "records of sessions need 64 MB and 1,000 inodes "
-                       "on a writable file system: make room, or move "
-                       "sandbox_state_dir");
-        return 0;
-    }
-
-    return 1;
-}
-
-
-static int
-sbx_check_templates(const sbx_doctor_t *d, sbx_f_check_t *c)
-{
-    char            path[NAME_MAX + 32];
-    DIR            *dir;
-    unsigned        n;
-    struct dirent  *entry;
-
-    if (d->template_dir == NULL || d->template_dir[0] == '\0') {
-        sbx_check_found(c, "base");
+    if (cg != NULL && sbx_cgroup_version(cg) == SBX_BY_CGROUP_V2) {
+        sbx_check_found(c, "v2");
         return 1;
     }
 
-    dir = opendir(d->template_dir);
+    sbx_check_found(c, cg == NULL ? "unknown"
+                    : "v1: it works, but the kernel kills one process of a "
+                      "command at a time, and swap may not be counted");
+    sbx_check_mend(c, "add systemd.unified_cgroup_hierarchy=1 to "
+                   "GRUB_CMDLINE_LINUX in /etc/default/grub, then: "
+                   "update-grub && reboot");
 
-    if (dir == NULL) {
-        sbx_check_found(c, "base; %.120s: %s", d->template_dir,
-                        strerror(errno));
+    return 0;
+}
 
-        if (errno == ENOENT) {
-            return 1;
-        }
 
-        sbx_check_mend(c, "let the service read sandbox_template_dir");
-        return 0;
+/* The rows of layers.c. */
+
+int
+sbx_check_layer(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
+    sbx_f_check_t *c)
+{
+    const sbx_f_capability_t  *layer;
+
+    layer = &d->layers->row[row->layer];
+
+    if (layer->enforced) {
+        sbx_check_found(c, "%s", layer->by);
+        return 1;
     }
 
-    n = 0;
+    sbx_check_found(c, "no %s: %s", row->name, sbx_check_why(d, row->layer));
+    sbx_check_mend(c, "%s", layer->mend);
 
-    while ((entry = readdir(dir)) != NULL) {
-        (void) snprintf(path, sizeof(path), "%s/template.json",
-                        entry->d_name);
-
-        if (entry->d_name[0] != '.'
-            && faccessat(dirfd(dir), path, R_OK, 0) == 0)
-        {
-            n++;
-        }
-    }
-
-    (void) closedir(dir);
-    sbx_check_found(c, "base and %u in %.120s", n, d->template_dir);
-
-    return 1;
+    return 0;
 }
 
 
 static int
-sbx_check_interpreter(const sbx_doctor_t *d, sbx_f_check_t *c)
+sbx_check_isolation(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
+    sbx_f_check_t *c)
 {
-    size_t    i, len;
-    unsigned  python;
+    char      names[128];
+    uint64_t  weak;
 
-    static const char  *programs[] = {
-        "/usr/bin/python3", "/usr/bin/bash", "/usr/bin/node", "/usr/bin/git"
-    };
+    (void) row;
 
-    (void) d;
+    weak = sbx_layers_weak(d->layers);
+    c->required = d->require_isolation;
 
-    len = 0;
-    python = 0;
-
-    for (i = 0; i < sbx_nelts(programs); i++) {
-        if (access(programs[i], X_OK) == 0) {
-            len += (size_t) snprintf(c->found + len, sizeof(c->found) - len,
-                                     "%s%s", len ? " " : "", programs[i]);
-            python |= (i == 0);
-        }
+    if (weak == 0) {
+        sbx_check_found(c, "every layer that sessions can do without");
+        return 1;
     }
 
-    if (!python) {
-        sbx_check_mend(c, "the base template shows the host's programs: "
-                       "install python3 in /usr/bin");
-    }
+    sbx_layers_names(weak, names, sizeof(names));
+    sbx_check_found(c, "lacking: %s; sessions are %s", names,
+                    d->require_isolation ? "refused (require_isolation)"
+                                         : "made without");
+    sbx_check_mend(c, "%s", sbx_layers_mend(weak));
 
-    return (int) python;
+    return 0;
 }
 
+
+/* A session's first process is run from one. */
 
 static int
-sbx_check_clock(const sbx_doctor_t *d, sbx_f_check_t *c)
+sbx_check_memfd(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
+    sbx_f_check_t *c)
 {
-    char             text[64];
-    struct tm        tm;
-    struct timespec  ts;
+    sbx_auto_fd  fd = -1;
 
     (void) d;
+    (void) row;
 
-    if (clock_gettime(CLOCK_REALTIME, &ts) == -1
-        || gmtime_r(&ts.tv_sec, &tm) == NULL)
-    {
-        sbx_check_found(c, "no clock");
+    fd = memfd_create("doctor", MFD_CLOEXEC | MFD_EXEC);
+
+    if (fd == -1 && errno == EINVAL) {
+        fd = memfd_create("doctor", MFD_CLOEXEC);
+    }
+
+    if (fd == -1) {
+        sbx_check_found(c, "no executable memory file: %s", strerror(errno));
+        sbx_check_mend(c, "sysctl -w vm.memfd_noexec=1; remove what sets it "
+                       "to 2 from /etc/sysctl.d");
         return 0;
     }
 
-    (void) strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
-    sbx_check_found(c, "%s", text);
-
-    if (ts.tv_sec < SBX_CLOCK_SANE) {
-        sbx_check_mend(c, "set the clock: certificates and expiry times "
-                       "depend on it");
-        return 0;
-    }
+    sbx_check_found(c, "executable memory files");
 
     return 1;
-}
-
-
-void
-sbx_capabilities(sbx_cgroup_t *cg,
-    void (*capability)(const sbx_f_capability_t *c, void *data), void *data)
-{
-    int                 v2;
-    size_t              i;
-    sbx_f_capability_t  c;
-
-    static const struct {
-        const char  *name;
-        int          role;            /* SBX_ROLE_CORE: cgroup2 in any case,
-                                         -1: none needed */
-        const char  *v1;
-        const char  *v2;
-    } rows[] = {
-        { "memory",          SBX_ROLE_MEMORY,
-          "cgroup v1 memory.limit_in_bytes", "cgroup v2 memory.max" },
-        { "swap",            SBX_ROLE_MEMORY,
-          "cgroup v1 memory.memsw.limit_in_bytes",
-          "cgroup v2 memory.swap.max" },
-        { "cpus",            SBX_ROLE_CPU,
-          "cgroup v1 cpu.cfs_quota_us", "cgroup v2 cpu.max" },
-        { "cpu_seconds",     SBX_ROLE_CORE, NULL,
-          "poll of cgroup v2 cpu.stat" },
-        { "processes",       SBX_ROLE_PIDS,
-          "cgroup v1 pids.max", "cgroup v2 pids.max" },
-        { "kill",            SBX_ROLE_CORE, NULL, "cgroup v2 cgroup.kill" },
-        { "pause",           SBX_ROLE_CORE, NULL, "cgroup v2 cgroup.freeze" },
-        { "max_file_size",   -1, NULL, "rlimit RLIMIT_FSIZE" },
-        { "open_files",      -1, NULL, "rlimit RLIMIT_NOFILE" },
-        { "stack",           -1, NULL, "rlimit RLIMIT_STACK" },
-        { "disk",            -1, NULL, "tmpfs size" },
-        { "inodes",          -1, NULL, "tmpfs nr_inodes" },
-        { "seccomp",         -1, NULL, "filter" },
-        { "user_namespace",  -1, NULL, "65,536 ids of the session's own" },
-        { "network",         -1, NULL, "network namespace with lo alone" },
-        { "filesystem",      -1, NULL,
-          "overlay in a mount namespace of the session's own" }
-    };
-
-    for (i = 0; i < sbx_nelts(rows); i++) {
-        memset(&c, 0, sizeof(c));
-        (void) snprintf(c.name, sizeof(c.name), "%s", rows[i].name);
-
-        c.enforced = rows[i].role == -1 || cg != NULL;
-
-        if (cg != NULL && strcmp(rows[i].name, "swap") == 0) {
-            c.enforced = cg->has_swap;
-        }
-
-        v2 = rows[i].v1 == NULL
-             || (cg != NULL && cg->tree[cg->role[rows[i].role]].v2);
-
-        (void) snprintf(c.by, sizeof(c.by), "%s",
-                        !c.enforced ? "none" : v2 ? rows[i].v2 : rows[i].v1);
-
-        capability(&c, data);
-    }
 }

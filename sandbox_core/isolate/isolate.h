@@ -162,6 +162,9 @@ typedef struct {
  */
 #define SBX_LAUNCH_OWN_ACCOUNT   0x01
 
+/* No cgroup namespace: the session sees its groups' full names. */
+#define SBX_LAUNCH_CGROUPS_SEEN  0x02
+
 typedef struct {
     pid_t   pid;          /* in the caller's namespace */
     int     pidfd;
@@ -187,21 +190,30 @@ int sbx_init_exe(const char *path, int *fd, sbx_error_t *e);
  * ---- what the machine can do -------------------------------------------
  */
 
-/*
- * Calls back for every check of /doctor (user namespaces, cgroup version
- * and controllers, seccomp, overlay, disk room, templates, interpreter,
- * clock).  cg may be NULL: then the cgroup check tells why.
- */
-void sbx_doctor(const char *state_dir, const char *template_dir,
-    sbx_cgroup_t *cg, void (*check)(const sbx_f_check_t *c, void *data),
-    void *data);
+typedef struct sbx_layers_s  sbx_layers_t;          /* layers.h */
+
+typedef struct {
+    const char            *state_dir;
+    const char            *template_dir;  /* may be NULL */
+    const sbx_layers_t    *layers;        /* probed and settled */
+    const sbx_cgroup_t    *cgroup;        /* NULL: there is none, */
+    const sbx_error_t     *cgroup_error;  /* and why, or NULL */
+    uint32_t               require_isolation;
+} sbx_doctor_t;
+
+/* Calls back for every check of /doctor. */
+void sbx_doctor(const sbx_doctor_t *d,
+    void (*check)(const sbx_f_check_t *c, void *data), void *data);
+/* -1: the first of those checks that may fail while a broker runs, and
+ * without which no session can be made.  Cheap. */
+int sbx_doctor_health(const sbx_doctor_t *d, sbx_error_t *e);
 /* Calls back for every limit and layer of /capabilities. */
-void sbx_capabilities(sbx_cgroup_t *cg,
+void sbx_capabilities(const sbx_layers_t *layers,
     void (*capability)(const sbx_f_capability_t *c, void *data), void *data);
 
 /*
- * Quick refusals before anything is started: root, user namespaces, overlay,
- * state directory.  -1: one line that says what is missing and how to mend.
+ * Quick refusals before anything is started: root, state directory.  -1: one
+ * line that says what is missing and how to mend.
  */
 int sbx_preflight(const char *state_dir, sbx_error_t *e);
 

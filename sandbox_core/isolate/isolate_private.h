@@ -129,5 +129,11 @@ typedef struct {
 
 int sbx_template_userns(const sbx_idmap_t *map, sbx_error_t *e);
 
+/* probe_nft.c: 0, or -1 with errno; in a network namespace that is new. */
+int sbx_probe_nftables(void);
+
+/* doctor.c: is it in PATH, or in the system's directories without one? */
+int sbx_program_there(const char *name);
+
 
 #endif

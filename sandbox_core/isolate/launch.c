@@ -570,7 +570,9 @@ sbx_child_enter(const sbx_child_t *child, sbx_error_t *e)
         }
     }
 
-    if (unshare(CLONE_NEWCGROUP) == -1) {
+    if (!(child->plan.launch->flags & SBX_LAUNCH_CGROUPS_SEEN)
+        && unshare(CLONE_NEWCGROUP) == -1)
+    {
         return sbx_error(e, errno, SBX_E_INTERNAL,
                          "cannot make a cgroup namespace");
     }

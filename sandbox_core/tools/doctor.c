@@ -4,7 +4,12 @@
 
 #include "sandboxctl.h"
 
+#include "layers.h"
+
 #include <string.h>
+
+
+#define SBX_CTL_UID_FIRST   1073741824    /* where sandbox_uid_range begins */
 
 
 typedef struct {
@@ -23,8 +28,11 @@ sbx_ctl_doctor(const sbx_ctl_command_t *command, int argc, char **argv)
     int                     code;
     const char             *state, *templates;
     sbx_error_t             e;
+    sbx_probe_t             probe;
     sbx_cgroup_t           *cg;
+    sbx_doctor_t            d;
     sbx_ctl_checks_t        checks;
+    static sbx_layers_t     layers;
     const sbx_ctl_option_t  options[] = {
         { "--state", &state, NULL },
         { "--templates", &templates, NULL },
@@ -40,13 +48,29 @@ sbx_ctl_doctor(const sbx_ctl_command_t *command, int argc, char **argv)
         return code;
     }
 
+    memset(&d, 0, sizeof(sbx_doctor_t));
+    memset(&probe, 0, sizeof(sbx_probe_t));
+    probe.state_dir = state;
+    probe.template_dir = templates;
+    probe.uid_first = SBX_CTL_UID_FIRST;
     cg = NULL;
+
+    sbx_probe(&probe, &layers.probed);
 
     if (sbx_cgroup_open(NULL, SBX_CTL_GROUP, &cg, &e) != 0) {
         cg = NULL;
+        d.cgroup_error = &e;
     }
 
-    sbx_doctor(state, templates, cg, sbx_ctl_check, &checks);
+    sbx_layers_settle(&layers, cg);
+
+    d.state_dir = state;
+    d.template_dir = templates;
+    d.layers = &layers;
+    d.cgroup = cg;
+    d.require_isolation = 1;
+
+    sbx_doctor(&d, sbx_ctl_check, &checks);
 
     if (cg != NULL) {
         sbx_cgroup_close(cg);
@@ -66,12 +90,13 @@ sbx_ctl_check(const sbx_f_check_t *c, void *data)
     sbx_ctl_checks_t  *checks;
 
     checks = data;
-    checks->missing += !c->ok;
+    checks->missing += !c->ok && c->required;
 
     if (checks->json) {
         (void) printf("%s{", checks->n++ ? "," : "{\"checks\":[");
         sbx_ctl_json_member(0, "name", c->name);
-        (void) printf(",\"ok\":%s", c->ok ? "true" : "false");
+        (void) printf(",\"ok\":%s,\"required\":%s", c->ok ? "true" : "false",
+                      c->required ? "true" : "false");
         sbx_ctl_json_member(1, "found", c->found);
 
         if (c->ok) {
@@ -85,7 +110,8 @@ sbx_ctl_check(const sbx_f_check_t *c, void *data)
         return;
     }
 
-    (void) printf("%-8s %s: ", c->ok ? "ok" : "MISSING", c->name);
+    (void) printf("%-8s %s: ", c->ok ? "ok" : c->required ? "MISSING" : "note",
+                  c->name);
     sbx_ctl_text(c->found, 0);
     (void) printf("\n");
 

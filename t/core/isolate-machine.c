@@ -17,32 +17,6 @@
 static char  state[] = "/tmp/sbx-state-XXXXXX";
 
 
-static void
-count_check(const sbx_f_check_t *c, void *data)
-{
-    unsigned  *n;
-
-    n = data;
-
-    (*n)++;
-    ok(c->name[0] != '\0' && c->found[0] != '\0'
-       && (c->ok || c->mend[0] != '\0') && (!c->ok || c->mend[0] == '\0'),
-       "%s: %s, %s", c->name, c->ok ? "ok" : c->mend, c->found);
-}
-
-
-static void
-count_capability(const sbx_f_capability_t *c, void *data)
-{
-    unsigned  *n;
-
-    n = data;
-    *n += c->enforced ? 1 : 100;
-
-    ok(c->name[0] != '\0' && c->by[0] != '\0', "%s: %s", c->name, c->by);
-}
-
-
 /* Runs body() in a child; its status. */
 static int
 in_child(int (*body)(void))
@@ -223,7 +197,6 @@ int
 main(void)
 {
     char          command[128];
-    unsigned      n;
     sbx_error_t   e;
 
     if (geteuid() != 0) {
@@ -233,17 +206,6 @@ main(void)
     if (mkdtemp(state) == NULL) {
         return skip_all("no directory below /tmp");
     }
-
-    n = 0;
-    sbx_doctor(state, NULL, NULL, count_check, &n);
-    is_int(n, 9, "nine checks");
-    n = 0;
-    sbx_doctor("/nonexistent", "/nonexistent", NULL, count_check, &n);
-    is_int(n, 9, "with nothing there, too");
-
-    n = 0;
-    sbx_capabilities(NULL, count_capability, &n);
-    ok(n > 500, "without cgroups limits are not said to be enforced");
 
     ok(sbx_preflight(state, &e) == 0, "this machine will do");
     ok(sbx_preflight("/proc/nothing", &e) == -1
