@@ -453,7 +453,7 @@ SKIP: {
     my $was = SandboxTest::slurp($sysctl);
 
     system "echo 0 > $sysctl";
-    fails('no user namespaces', qr/user namespaces/, SandboxTest->new);
+    fails('no user namespaces', qr/user_namespace/, SandboxTest->new);
     system "echo $was > $sysctl";
 }
 

@@ -5,6 +5,7 @@
  */
 
 #include "keeper.h"
+#include "isolate.h"
 #include "log.h"
 #include "sandbox_util.h"
 
@@ -51,6 +52,12 @@ sbx_keeper_start(sbx_keeper_t *k, sbx_error_t *e)
         return sbx_error(e, EPERM, SBX_E_UNAVAILABLE,
                          "sessions need root: start the server as root, or "
                          "run sandbox-broker as a service of its own");
+    }
+
+    /* what its brokers would miss, told before there is any */
+
+    if (k->options->inherit == -1 && sbx_preflight(NULL, e) != 0) {
+        return -1;
     }
 
     if (sbx_log_open(k->options->log_path, e) != 0

@@ -160,6 +160,10 @@ sbx_preflight(const char *state_dir, sbx_error_t *e)
                          c.found, c.mend);
     }
 
+    if (state_dir == NULL) {
+        return 0;
+    }
+
     if (state_dir[0] != '/' || access(state_dir, W_OK | X_OK) == -1) {
         return sbx_error(e, errno, SBX_E_UNAVAILABLE,
                          "the state directory \"%.120s\" is not writable: "

@@ -212,8 +212,9 @@ void sbx_capabilities(const sbx_layers_t *layers,
     void (*capability)(const sbx_f_capability_t *c, void *data), void *data);
 
 /*
- * Quick refusals before anything is started: root, state directory.  -1: one
- * line that says what is missing and how to mend.
+ * Quick refusals before anything is started: privileges, and the state
+ * directory unless it is NULL.  -1: one line that says what is missing and
+ * how to mend.
  */
 int sbx_preflight(const char *state_dir, sbx_error_t *e);
 

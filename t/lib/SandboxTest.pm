@@ -272,7 +272,7 @@ sub gone {
 sub command {
     my ($self, @more) = @_;
 
-    return ($NGINX, '-p', $self->{prefix}, '-e', 'logs/error.log',
+    return (@{ $self->{wrapper} || [] }, $NGINX, '-p', $self->{prefix}, '-e', 'logs/error.log',
             '-c', 'conf/nginx.conf', @more);
 }
 
