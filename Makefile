@@ -286,6 +286,7 @@ TEMPLATE_DIR  ?= /usr/share/nginx-sandbox/templates
 UNIT_DIR      ?= /lib/systemd/system
 LOGROTATE_DIR ?= /etc/logrotate.d
 DOC_DIR       ?= /usr/share/doc/nginx-sandbox
+MAN_DIR       ?= /usr/share/man/man8
 INCLUDE_DIR   ?= /usr/include/nginx-sandbox
 LIB_DIR       ?= /usr/lib
 PC_DIR        ?= $(LIB_DIR)/pkgconfig
@@ -293,7 +294,7 @@ PC_DIR        ?= $(LIB_DIR)/pkgconfig
 INSTALL_DIRS   = $(MODULES_DIR) $(HELPER_DIR) $(AVAILABLE_DIR) \
                  $(SNIPPETS_DIR) $(SBIN_DIR) $(TEMPLATE_DIR) $(UNIT_DIR) \
                  $(LOGROTATE_DIR) $(DOC_DIR) $(INCLUDE_DIR) $(LIB_DIR) \
-                 $(PC_DIR) $(DOC_DIR)/examples
+                 $(PC_DIR) $(DOC_DIR)/examples $(MAN_DIR)
 
 install: build
 	install -d -m 0755 $(addprefix $(DESTDIR),$(INSTALL_DIRS))
@@ -315,8 +316,9 @@ install: build
 	    conf/sandbox-errors.conf $(DESTDIR)$(SNIPPETS_DIR)/
 	install -m 0644 conf/sandbox-broker.service $(DESTDIR)$(UNIT_DIR)/
 	install -m 0644 conf/logrotate $(DESTDIR)$(LOGROTATE_DIR)/nginx-sandbox
-	install -m 0644 README.md LICENSE conf/nginx.conf $(wildcard docs/*.*) \
-	    $(DESTDIR)$(DOC_DIR)/
+	install -m 0644 README.md LICENSE conf/nginx.conf \
+	    $(filter-out %.8,$(wildcard docs/*.*)) $(DESTDIR)$(DOC_DIR)/
+	install -m 0644 docs/sandboxctl.8 $(DESTDIR)$(MAN_DIR)/
 	$(if $(wildcard conf/templates/*),\
 	    cp -r conf/templates/. $(DESTDIR)$(TEMPLATE_DIR)/)
 

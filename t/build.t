@@ -97,6 +97,7 @@ my %mode = (
     'usr/lib/libsandbox_session.a' => 0644,
     'usr/lib/pkgconfig/sandbox-session.pc' => 0644,
     'usr/sbin/sandboxctl' => 0755,
+    'usr/share/man/man8/sandboxctl.8' => 0644,
     'usr/share/nginx/modules-available/mod-http-sandbox.conf' => 0644,
     'etc/nginx/snippets/sandbox.conf' => 0644,
     'etc/nginx/snippets/sandbox-log.conf' => 0644,
