@@ -128,7 +128,8 @@ subtest 'the checker sees what is wrong' => sub {
     my $schema = sub { return { '$ref' => "#/components/schemas/$_[0]" } };
     my %problem = (status => 404, title => 't', error => 'session_not_found',
                    code => 'E2009', detail => 'd', suggestion => 's');
-    my %health = (status => 'ok', version => '1.2.3', sessions => 0);
+    my %health = (status => 'ok', version => '1.2.3', sessions => 0,
+                  lacking => undef);
 
     my @cases = (
         [ E2009 => { %problem }, 1, 'a right problem' ],
