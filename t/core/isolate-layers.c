@@ -347,8 +347,11 @@ body_no_mkfs(void)
     sbx_layers_settle(&layers, &groups);
     doctor(&groups, 1);
 
+    /* where there are no loop devices either, they are named first */
+
     return p.err[SBX_LAYER_IMAGE] != 0
-           && strstr(check_of("loop_devices")->mend, "e2fsprogs")
+           && (strstr(check_of("loop_devices")->mend, "e2fsprogs")
+               || access("/dev/loop-control", F_OK) == -1)
            && strstr(check_of("nftables")->mend, "nftables") ? 0 : 2;
 }
 
@@ -461,6 +464,76 @@ body_nobody(void)
 }
 
 
+#define TOP     "/sys/fs/cgroup/sbx-layers-top"
+#define BELOW   TOP "/below"
+
+
+static int
+put(const char *name, const char *text)
+{
+    return sbx_write_at(AT_FDCWD, name, text);
+}
+
+
+/* A container to which the cpu controller was not delegated: v2 alone. */
+static int
+body_no_cpu(void)
+{
+    int                    rc;
+    sbx_error_t            e;
+    sbx_cgroup_t          *cg;
+    sbx_limits_t           limits;
+    sbx_enforcement_t      enf;
+    const sbx_limit_t     *limit;
+    sbx_cgroup_session_t  *cs;
+
+    if (access("/sys/fs/cgroup/cgroup.subtree_control", W_OK) == -1
+        || put("/sys/fs/cgroup/cgroup.subtree_control", "+memory +pids") == -1
+        || mkdir(TOP, 0755) == -1
+        || put(TOP "/cgroup.subtree_control", "+memory +pids") == -1
+        || mkdir(BELOW, 0755) == -1
+        || put(BELOW "/cgroup.procs", "0") == -1
+        || unshare(CLONE_NEWCGROUP) == -1)
+    {
+        return 77;
+    }
+
+    if (sbx_cgroup_open(NULL, "sbx-layers", &cg, &e) == -1) {
+        printf("# %s\n", e.text);
+        return 1;
+    }
+
+    probe(&layers.probed);
+    sbx_layers_settle(&layers, cg);
+    doctor(cg, 1);
+    sbx_cgroup_enforcement(cg, &enf);
+
+    rc = sbx_layers_weak(&layers) == SBX_LAYER_BIT(SBX_LAYER_CPUS)
+         && sbx_layers_needed(&layers, &e) == 0
+         && enf.cpus == SBX_BY_NONE && enf.memory == SBX_BY_CGROUP_V2
+         && !check_of("isolation")->ok
+         && strstr(check_of("isolation")->found, "cpus") ? 0 : 2;
+
+    for (limit = sbx_limit_table; limit->name != NULL; limit++) {
+        *sbx_limit_field(&limits, limit) = limit->fallback;
+    }
+
+    if (sbx_cgroup_session_create(cg, "iaaaaaaaaaaaaaaaaaaaaaaaa", &limits,
+                                  0, &cs, &e)
+        == -1)
+    {
+        printf("# %s\n", e.text);
+        return 3;
+    }
+
+    (void) sbx_cgroup_session_remove(cs, &e);
+    sbx_cgroup_session_free(cs);
+    sbx_cgroup_close(cg);
+
+    return rc;
+}
+
+
 static const struct {
     int         (*body)(void);
     const char   *name;
@@ -470,7 +543,8 @@ static const struct {
     { body_few_files,     "a hard limit of 1,024 descriptors" },
     { body_userns,        "root of a user namespace" },
     { body_no_namespaces, "user.max_net_namespaces=0" },
-    { body_nobody,        "an ordinary user" }
+    { body_nobody,        "an ordinary user" },
+    { body_no_cpu,        "a cgroup without the cpu controller" }
 };
 
 
@@ -612,6 +686,8 @@ main(void)
     test_real();
     test_above();
 
+    (void) rmdir(BELOW);
+    (void) rmdir(TOP);
     (void) snprintf(command, sizeof(command), "rm -rf %s", state);
     (void) !system(command);
 
