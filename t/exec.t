@@ -378,9 +378,9 @@ subtest 'limits of one command' => sub {
 
     $r = run($s, 'python3 -c "x = bytearray(300 << 20)"; echo "child $?"',
              limits => { memory => '64MB' });
-    is("$r->{reason} $r->{stdout}", "exited child 137\n",
-       'a child that the kernel killed');
-    ok($r->{oom_killed}, 'is told by oom_killed alone');
+    like("$r->{reason} $r->{stdout}", qr/^(?:memory |exited child 137\n)$/,
+         'a child that the kernel killed: the rest follows, or is quicker');
+    ok($r->{oom_killed}, 'and oom_killed tells it');
 
     my $t0 = time;
     $r = run($s, 'while :; do :; done', limits => { cpu_seconds => 1 },

@@ -548,8 +548,9 @@ typedef struct {
 
 typedef enum {
     SBX_R_READY        = 1,   /* init runs; once */
-    SBX_R_COMMAND_OVER = 2,   /* the leader of .command has been reaped and
-                                 init closed the group's descriptors */
+    SBX_R_COMMAND_OVER = 2,   /* the leader of .command has been reaped; of
+                                 the group's descriptors init keeps those
+                                 alone that watch what is left in it */
     SBX_R_REAPED       = 3,   /* something else died: groups may be empty */
     SBX_R_CUT          = 4    /* every download is cut */
 } sbx_record_type_t;
