@@ -264,7 +264,8 @@ sbx_create_limits(sbx_broker_t *b, sbx_create_t *body, sbx_error_t *e)
 }
 
 
-/* Metadata, environment, file rules.  Sealed, it cannot change under our eyes. */
+/* Metadata, environment, file rules.  Sealed, it cannot change under our
+ * eyes. */
 
 static int
 sbx_create_blob(const sbx_create_t *body, int blob, char **data,

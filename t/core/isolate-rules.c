@@ -216,7 +216,8 @@ test_bind(void)
 
     ok(inside_end(&s) == 0, "nothing is left of the session");
     inside_binds_size = 0;
-    test_refused("Bkeys", 6, "/manifest/filesystem/binds/0: " SBX_BIND_REFUSED);
+    test_refused("Bkeys", 6,
+                 "/manifest/filesystem/binds/0: " SBX_BIND_REFUSED);
 }
 
 

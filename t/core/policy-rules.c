@@ -155,7 +155,8 @@ test_records(void)
     check_is(RULES("R/a\0W/a\0W/proc/1\0"), SBX_E_MANIFEST,
              "/manifest/filesystem/deny_write/1: ");
     check_is(RULES("w/\0"), SBX_E_MANIFEST, "/writable/0: is the root");
-    check_is(RULES("R/a/../b\0"), SBX_E_MANIFEST, "/deny_read/0: holds \"..\"");
+    check_is(RULES("R/a/../b\0"), SBX_E_MANIFEST,
+             "/deny_read/0: holds \"..\"");
     check_is(RULES("Ba\0Bb\0Ba\0"), SBX_E_MANIFEST, "/binds/2: is asked");
     check_is(RULES("B../a\0"), SBX_E_MANIFEST, "/binds/0: ");
     check_is(RULES("R/a\0R/a\0"), SBX_OK, NULL);
