@@ -40,7 +40,7 @@ static int sbx_cgroup_mount(const char *type, const char *controllers,
     sbx_error_t *e);
 static int sbx_v1_place(sbx_tree_t *tree, const char *own, const char *base,
     sbx_error_t *e);
-static int sbx_v2_flags(char *flags, size_t size);
+static void sbx_v2_flags(char *flags, size_t size);
 static void sbx_v2_counted(sbx_tree_t *tree, int mount, const char *own);
 static int sbx_v2_place(sbx_cgroup_t *cg, sbx_tree_t *tree, char *own,
     const char *base, sbx_error_t *e);
@@ -279,16 +279,11 @@ sbx_v1_place(sbx_tree_t *tree, const char *own, const char *base,
 
 
 /*
- * There is one cgroup2 on a machine, and whoever mounts it sets its flags for
- * all: what it has stays.  With favordynmods a process enters a group without
- * waiting for every fork on the machine that is under way, which the
- * processes of a fork bomb let one wait for; forks cost a little more.  It is
- * taken back at the end.
- *
- * Returns whether the machine has it without us.
+ * There is one cgroup2 on a machine, and whoever mounts it sets its flags
+ * (nsdelegate, memory_recursiveprot ...) for all: they are asked for again.
  */
 
-static int
+static void
 sbx_v2_flags(char *flags, size_t size)
 {
     char   line[4096], *options;
@@ -298,7 +293,7 @@ sbx_v2_flags(char *flags, size_t size)
     f = fopen("/proc/self/mountinfo", "re");
 
     if (f == NULL) {
-        return 0;
+        return;
     }
 
     while (fgets(line, sizeof(line), f) != NULL) {
@@ -313,8 +308,6 @@ sbx_v2_flags(char *flags, size_t size)
     }
 
     (void) fclose(f);
-
-    return strstr(flags, SBX_V2_FAVOUR) != NULL;
 }
 
 
@@ -341,12 +334,10 @@ static int
 sbx_v2_place(sbx_cgroup_t *cg, sbx_tree_t *tree, char *own,
     const char *base, sbx_error_t *e)
 {
-    char         flags[sizeof(cg->flags) + sizeof(SBX_V2_FAVOUR) + 1];
+    char         flags[256];
     sbx_auto_fd  mount = -1;
 
-    cg->favour = !sbx_v2_flags(cg->flags, sizeof(cg->flags));
-
-    (void) snprintf(flags, sizeof(flags), SBX_V2_FAVOUR ",%s", cg->flags);
+    sbx_v2_flags(flags, sizeof(flags));
 
     mount = sbx_cgroup_mount("cgroup2", flags, e);
     if (mount == -1) {
@@ -608,18 +599,8 @@ sbx_v2_leave_leaf(sbx_cgroup_t *cg, int own)
 void
 sbx_cgroup_unplace(sbx_cgroup_t *cg)
 {
-    int          mount;
     char         minus[64], *p;
     sbx_tree_t  *tree;
-    sbx_error_t  ignored;
-
-    if (cg->favour) {
-        mount = sbx_cgroup_mount("cgroup2", cg->flags, &ignored);
-
-        if (mount != -1) {
-            (void) close(mount);
-        }
-    }
 
     tree = &cg->tree[0];
 

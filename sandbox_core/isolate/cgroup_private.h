@@ -10,7 +10,6 @@
 #include "isolate.h"
 
 
-#define SBX_V2_FAVOUR         "favordynmods"
 #define SBX_CGROUP_LEAF       "broker"
 #define SBX_CGROUP_NAME_MAX   64
 #define SBX_CGROUP_PATH_MAX   160
@@ -64,8 +63,6 @@ struct sbx_cgroup_s {
     uint8_t      role[SBX_ROLE_MAX];           /* index of the tree */
     uint32_t     missing;                      /* SBX_TASK_FD_* */
     unsigned     has_swap:1;
-    unsigned     favour:1;           /* its flag is ours, not the host's */
-    char         flags[256];         /* of the host's cgroup2 */
     unsigned     has_cpus:1;
     unsigned     no_cpu:1;                     /* no controller is used */
     unsigned     has_freeze:1;
