@@ -416,6 +416,16 @@ for my $who (@who) {
     };
 
 
+    subtest "$who: a procfs of the host that is mounted elsewhere" => sub {
+        mkdir "$dir/other proc";
+        system 'mount', '-t', 'proc', 'proc', "$dir/other proc";
+        my $r = sh($who, "ls '$dir/other proc' 2>/dev/null; "
+                         . "cat '$dir/other proc/$$/comm' 2>/dev/null; true");
+        is($r->{out}, '', 'is no way out');
+        system 'umount', "$dir/other proc";
+    };
+
+
     subtest "$who: sockets" => sub {
         my $try = 'perl -MIO::Socket::UNIX -e \'print '
                   . 'IO::Socket::UNIX->new(Peer => $_, Type => 1) ? "in" : '
@@ -688,6 +698,40 @@ for my $who (@who) {
     nothing_left("$who: nothing is left");
     ok(-d $w, "$who: a given workspace is kept");
 }
+
+
+# A group of cgroup v2 that belongs to the user, as systemd delegates one.
+
+subtest 'a delegated group' => sub {
+    my $top = '/sys/fs/cgroup';
+
+    plan(skip_all => 'an ordinary user cannot make sandboxes here')
+        if !grep { $_ eq 'user' } @who;
+    plan(skip_all => 'cgroup v2 alone is not what this machine has')
+        if !-e "$top/cgroup.controllers";
+
+    my $g = "$top/$MARK";
+    system 'sh', '-c', "echo +memory +pids +cpu > $top/cgroup.subtree_control";
+    mkdir $g or plan(skip_all => "$g: $!");
+    mkdir "$g/shell";
+    system 'sh', '-c', "echo +memory +pids +cpu > $g/cgroup.subtree_control";
+    system 'chown', '-R', "$UID:$UID", $g;
+
+    local $AS{user} = [ 'sh', '-c', "echo 0 > $g/shell/cgroup.procs && "
+                        . 'exec "$@"', 'sh', @{ $AS{user} } ];
+
+    my $j = json('user', '--memory', '64MB', '--memory-strategy', 'cgroup',
+                 '--cpus', '0.5', '--processes', 12, '--cpu-seconds', 30,
+                 '--', 'perl', '-e', '$x = "a" x (300 << 20); print "got"');
+    is(join(' ', map { $j->{enforcement}{$_} // $j->{error} }
+            qw(memory cpus processes)),
+       'cgroup v2 cgroup v2 cgroup v2', 'keeps the limits');
+    is($j->{reason}, 'memory', 'and the kernel ends who is above');
+    SandboxTest::wait_for(sub { !-d "$g/sandbox-run" }, within(5));
+    ok(!-d "$g/sandbox-run", 'nothing of it is left');
+    rmdir "$g/shell";
+    rmdir $g;
+};
 
 
 subtest 'where user namespaces are refused' => sub {

@@ -21,9 +21,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 
 static const char  *sbx_cgroup_controllers[SBX_ROLE_MAX] = {
@@ -38,6 +40,7 @@ static char *sbx_cgroup_line(char *text, const char *controller,
     char *controllers, size_t size);
 static int sbx_cgroup_mount(const char *type, const char *controllers,
     sbx_error_t *e);
+static int sbx_cgroup_mounted(const char *type, sbx_error_t *e);
 static int sbx_v1_place(sbx_tree_t *tree, const char *own, const char *base,
     sbx_error_t *e);
 static void sbx_v2_flags(char *flags, size_t size);
@@ -207,9 +210,35 @@ sbx_cgroup_mount(const char *type, const char *controllers, sbx_error_t *e)
         }
     }
 
+    if (geteuid() != 0) {
+        return sbx_cgroup_mounted(type, e);
+    }
+
     return sbx_error(e, errno, SBX_E_UNAVAILABLE,
                      "%s %s cannot be mounted: root with CAP_SYS_ADMIN and "
                      "Linux 5.15 or newer are needed", type, controllers);
+}
+
+
+/* An ordinary user, to whom a group of cgroup2 may be delegated. */
+static int
+sbx_cgroup_mounted(const char *type, sbx_error_t *e)
+{
+    sbx_auto_fd    fd = -1;
+    struct statfs  fs;
+
+    fd = open("/sys/fs/cgroup", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd == -1 || strcmp(type, "cgroup2") != 0 || fstatfs(fd, &fs) == -1
+        || fs.f_type != CGROUP2_SUPER_MAGIC)
+    {
+        return sbx_error(e, 0, SBX_E_UNAVAILABLE,
+                         "an ordinary user needs a delegated group of "
+                         "cgroup v2: systemd-run --user --scope -p "
+                         "Delegate=yes, on a machine with cgroup v2 alone");
+    }
+
+    return sbx_steal_fd(&fd);
 }
 
 

@@ -38,7 +38,7 @@ typedef enum {
 
 #define SBX_BOX_NETWORK       0x01
 #define SBX_BOX_REQUIRE       0x02
-#define SBX_BOX_PRIVATE       0x04          /* the workspace is the session's */
+#define SBX_BOX_PRIVATE       0x04          /* the workspace has a keeper */
 #define SBX_BOX_INPUT         0x08
 
 /* Strings, each with its NUL, in this order; then the lists. */
@@ -97,10 +97,10 @@ typedef struct {
  */
 
 typedef enum {
-    SBX_SPOT_HIDE,          /* a credential: nobody reads it */
-    SBX_SPOT_COVER,         /* a directory that the sandbox's id may not search,
-                             but that has something writable below it */
-    SBX_SPOT_SCRATCH,       /* of the run's own: /tmp and the like */
+    SBX_SPOT_HIDE,        /* a credential: nobody reads it */
+    SBX_SPOT_COVER,       /* a directory that the run's id may not search, but
+                             that has something writable below it */
+    SBX_SPOT_SCRATCH,     /* of the run's own: /tmp and the like */
     SBX_SPOT_WRITABLE
 } sbx_spot_kind_t;
 
@@ -198,8 +198,8 @@ typedef struct {
 int sbx_box_paths(sbx_box_t *box, sbx_error_t *e);
 /* 1 if path is dir or below it. */
 int sbx_path_within(const char *path, const char *dir);
-sbx_spot_t *sbx_spot_add(sbx_spots_t *ops, sbx_spot_kind_t kind, const char *path,
-    sbx_error_t *e);
+sbx_spot_t *sbx_spot_add(sbx_spots_t *ops, sbx_spot_kind_t kind,
+    const char *path, sbx_error_t *e);
 
 typedef struct {
     char        path[PATH_MAX];

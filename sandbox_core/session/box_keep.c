@@ -97,7 +97,9 @@ sbx_keep_make(const sbx_box_t *box, sbx_box_answer_t *answer, int *dir)
     ids = *box;
     memset(&ids.ops, 0, sizeof(ids.ops));
 
-    if (sbx_spot_add(&ids.ops, SBX_SPOT_WRITABLE, answer->text, NULL) != NULL) {
+    if (sbx_spot_add(&ids.ops, SBX_SPOT_WRITABLE, answer->text, NULL)
+        != NULL)
+    {
         struct stat  st;
 
         if (fstatat(*dir, "work", &st, 0) == 0) {

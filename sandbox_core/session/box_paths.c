@@ -333,7 +333,8 @@ sbx_paths_scratch(sbx_box_t *box, sbx_error_t *e)
             continue;
         }
 
-        op = sbx_spot_add(&box->ops, SBX_SPOT_SCRATCH, sbx_paths_own[i].path, e);
+        op = sbx_spot_add(&box->ops, SBX_SPOT_SCRATCH, sbx_paths_own[i].path,
+                          e);
 
         if (op == NULL) {
             return -1;

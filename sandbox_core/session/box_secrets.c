@@ -1,7 +1,10 @@
 /*
  * What is hidden from every run although it lies in the read-only view: files
- * that hold credentials, and sockets on which a program of the host listens
- * (read-only mounts do not stop connect).
+ * that hold credentials, sockets on which a program of the host listens
+ * (read-only mounts do not stop connect), and file systems that are doors
+ * rather than files, wherever the host has mounted them once more: through a
+ * procfs of the host, /proc/<pid>/root of the caller's own processes would be
+ * the host, writable.
  *
  * A path that the caller makes writable by name is shown all the same: what
  * equals or lies below one of these is mounted after it.
@@ -26,6 +29,8 @@ static int sbx_secrets_home(sbx_box_t *box, const char *home,
 static int sbx_secrets_homes(sbx_box_t *box, sbx_error_t *e);
 static int sbx_secrets_system(sbx_box_t *box, sbx_error_t *e);
 static int sbx_secrets_sockets(sbx_box_t *box, sbx_error_t *e);
+static int sbx_secrets_mounts(sbx_box_t *box, sbx_error_t *e);
+static void sbx_secrets_unescape(char *path);
 static int sbx_secrets_hide(sbx_box_t *box, const char *path,
     sbx_error_t *e);
 
@@ -67,12 +72,25 @@ static const char  *sbx_secrets_of_system[] = {
 };
 
 
+/* Of these the view has its own. */
+static const char  *sbx_secrets_not_shown[] = { "/proc", "/sys", "/dev" };
+
+/* Types of file systems; a type that begins with one of them counts too. */
+static const char  *sbx_secrets_doors[] = {
+    "proc", "sysfs", "cgroup", "devtmpfs", "devpts", "mqueue", "debugfs",
+    "tracefs", "securityfs", "selinuxfs", "smackfs", "configfs", "bpf",
+    "pstore", "efivarfs", "binfmt_misc", "fusectl", "nsfs", "autofs",
+    "rpc_pipefs", "nfsd", "hugetlbfs"
+};
+
+
 int
 sbx_box_secrets(sbx_box_t *box, sbx_error_t *e)
 {
     if (sbx_secrets_homes(box, e) == -1
         || sbx_secrets_system(box, e) == -1
-        || sbx_secrets_sockets(box, e) == -1)
+        || sbx_secrets_sockets(box, e) == -1
+        || sbx_secrets_mounts(box, e) == -1)
     {
         return -1;
     }
@@ -93,7 +111,8 @@ sbx_box_secrets(sbx_box_t *box, sbx_error_t *e)
 static int
 sbx_secrets_hide(sbx_box_t *box, const char *path, sbx_error_t *e)
 {
-    sbx_spot_t     *op;
+    size_t        i;
+    sbx_spot_t   *op;
     sbx_where_t   where;
     sbx_error_t   ignored;
 
@@ -101,6 +120,12 @@ sbx_secrets_hide(sbx_box_t *box, const char *path, sbx_error_t *e)
         || !where.exists || where.path[1] == '\0')
     {
         return 0;
+    }
+
+    for (i = 0; i < sbx_nelts(sbx_secrets_not_shown); i++) {
+        if (sbx_path_within(where.path, sbx_secrets_not_shown[i])) {
+            return 0;
+        }
     }
 
     op = sbx_spot_add(&box->ops, SBX_SPOT_HIDE, where.path, e);
@@ -265,4 +290,85 @@ sbx_secrets_sockets(sbx_box_t *box, sbx_error_t *e)
     }
 
     return rc;
+}
+
+
+static int
+sbx_secrets_mounts(sbx_box_t *box, sbx_error_t *e)
+{
+    int      rc;
+    FILE    *file;
+    char    *line, *path, *type, *end;
+    size_t   i, room;
+
+    file = fopen("/proc/self/mountinfo", "re");
+
+    if (file == NULL) {
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "mount namespace: /proc/self/mountinfo cannot be "
+                         "read");
+    }
+
+    line = NULL;
+    room = 0;
+    rc = 0;
+
+    while (rc == 0 && getline(&line, &room, file) != -1) {
+        /* 36 35 98:0 /root /mount options - type source */
+
+        type = strstr(line, " - ");
+        path = line;
+
+        for (i = 0; path != NULL && i < 4; i++) {
+            path = strchr(path + 1, ' ');
+        }
+
+        end = path == NULL ? NULL : strchr(path + 1, ' ');
+
+        if (type == NULL || end == NULL) {
+            continue;
+        }
+
+        *end = '\0';
+        type += 3;
+
+        for (i = 0; i < sbx_nelts(sbx_secrets_doors); i++) {
+            if (strncmp(type, sbx_secrets_doors[i],
+                        strlen(sbx_secrets_doors[i]))
+                == 0)
+            {
+                sbx_secrets_unescape(path + 1);
+                rc = sbx_secrets_hide(box, path + 1, e);
+                break;
+            }
+        }
+    }
+
+    free(line);
+    (void) fclose(file);
+
+    return rc;
+}
+
+
+/* Space, tab, newline and backslash are written as "\\040". */
+static void
+sbx_secrets_unescape(char *path)
+{
+    char  *to;
+
+    for (to = path; *path != '\0'; path++) {
+        if (path[0] == '\\' && path[1] >= '0' && path[1] <= '3'
+            && path[2] != '\0' && path[3] != '\0')
+        {
+            *to++ = (char) ((path[1] - '0') * 64 + (path[2] - '0') * 8
+                            + (path[3] - '0'));
+            path += 3;
+
+        } else {
+            *to++ = *path;
+        }
+    }
+
+    *to = '\0';
 }
