@@ -700,6 +700,55 @@ for my $who (@who) {
 }
 
 
+subtest 'root: directories that only their owner may enter' => sub {
+    make_path("$dir/closed/way/ws");
+    write_file("$dir/closed/beside", "beside\n");
+    chown 4321, 4321, "$dir/closed", "$dir/closed/way/ws";
+    chmod 0700, "$dir/closed";
+
+    my $r = sh('root', 'pwd; echo x > f; cd ../ws && cat ../../beside; '
+                       . 'touch ../../new; ls ../..',
+               '--workspace', "$dir/closed/way/ws");
+    is($r->{out}, "$dir/closed/way/ws\n", 'lead to the workspace, no more');
+    is(join(' ', (stat "$dir/closed/way/ws/f")[4, 5]), '4321 4321',
+       "what is written is the directory's owner's");
+    ok(!-e "$dir/closed/new", 'and nothing else');
+};
+
+
+subtest 'root: a file system without idmapped mounts' => sub {
+    my $tmp = tempdir(CLEANUP => 1);
+    mkdir "$tmp/$_" for qw(lower upper work m);
+    mkdir "$tmp/lower/$_" for qw(theirs roots);
+    chown 4321, 4321, "$tmp/lower/theirs";
+
+    plan(skip_all => 'no overlay can be mounted')
+        if system('mount', '-t', 'overlay', '-o', "lowerdir=$tmp/lower,"
+                  . "upperdir=$tmp/upper,workdir=$tmp/work", 'overlay',
+                  "$tmp/m") != 0;
+
+    my $j = json_sh('root', 'echo x > f; grep -c . /proc/self/uid_map',
+                    '--workspace', "$tmp/m/theirs");
+
+    if (defined $j->{note}) {
+        like($j->{note}, qr/^runs as host user 4321/, "the owner's id is told");
+        my $r = sh('root', 'true', '--workspace', "$tmp/m/roots");
+        is($r->{status}, 125, "root's directory is refused");
+        like($r->{err}, qr/takes no idmapped mounts: give the directory to/,
+             'with what to do');
+    }
+
+    is((stat "$tmp/m/theirs/f")[4], 4321, "it is the owner's in any case");
+
+    my $r = finish(start('root', { TMPDIR => "$tmp/m" }, '--', 'sh', '-c',
+                         'echo x > f; cat f /proc/self/uid_map'));
+    like($r->{out}, qr/^x\n\s*1000\s+2147\d+\s+1$/m,
+         'a private workspace there is nobody\'s');
+    is(join(' ', glob "$tmp/m/sandbox*"), '', 'and is removed');
+    system 'umount', "$tmp/m";
+};
+
+
 # A group of cgroup v2 that belongs to the user, as systemd delegates one.
 
 subtest 'a delegated group' => sub {

@@ -5,6 +5,7 @@
  */
 
 #include "box.h"
+#include "cgroup_private.h"
 #include "init.h"
 
 #include <errno.h>
@@ -130,10 +131,17 @@ sbx_group_name(char *id)
 static void
 sbx_group_found(const char *id, void *data)
 {
-    int  pid;
+    int       pid;
+    uint64_t  populated;
+
+    /* a helper of another pid namespace is not seen, but its run is */
 
     if (sscanf(id, "ir%10dx", &pid) == 1 && pid > 1 && kill(pid, 0) == -1
-        && errno == ESRCH)
+        && errno == ESRCH
+        && sbx_cgroup_read_number(data, SBX_ROLE_CORE, id, "cgroup.events",
+                                  "populated", &populated)
+           == 0
+        && populated == 0)
     {
         (void) sbx_cgroup_sweep(data, id, NULL);
     }

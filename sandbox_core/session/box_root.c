@@ -629,15 +629,17 @@ sbx_view_op(sbx_box_t *box, const sbx_build_t *b, size_t n, sbx_error_t *e)
     }
 
     if (target == -1) {
-        if (op->kind == SBX_SPOT_WRITABLE) {
-            return sbx_error(e, errno, SBX_E_INVALID,
-                             "\"%.180s\" cannot be reached", op->path);
-        }
-
         /* what cannot be reached need not be hidden: the command has no
            more rights than this process */
 
-        return 0;
+        if (op->kind != SBX_SPOT_WRITABLE
+            && (errno == ENOENT || errno == ENOTDIR || errno == EACCES))
+        {
+            return 0;
+        }
+
+        return sbx_error(e, errno, SBX_E_INVALID,
+                         "\"%.180s\" cannot be reached", op->path);
     }
 
     if (sbx_view_op_tree(b, op) == -1
@@ -645,6 +647,11 @@ sbx_view_op(sbx_box_t *box, const sbx_build_t *b, size_t n, sbx_error_t *e)
     {
         return sbx_error(e, errno, SBX_E_INTERNAL, "cannot mount \"%.180s\"",
                          op->path);
+    }
+
+    if (op->cover == -1) {
+        (void) close(op->tree);
+        op->tree = -1;
     }
 
     return 0;
@@ -782,9 +789,11 @@ sbx_view_deny(const sbx_box_t *box, const sbx_build_t *b,
         /* gone behind a mask, out of reach, or never there: then it was not
            in anything writable, or box_paths.c would have refused it */
 
-        if (deny->exists && deny->writable != -1 && !deny->read) {
+        if ((errno != ENOENT && errno != ENOTDIR && errno != EACCES)
+            || (deny->exists && deny->writable != -1 && !deny->read))
+        {
             return sbx_error(e, errno, SBX_E_INVALID,
-                             "deny_write \"%.180s\" has changed", deny->path);
+                             "\"%.180s\" has changed", deny->path);
         }
 
         return 0;
