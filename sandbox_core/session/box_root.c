@@ -341,7 +341,8 @@ sbx_view_base(sbx_build_t *b, sbx_error_t *e)
     if (base == -1 || i == sbx_nelts(sbx_view_bases)
         || fchdir(base) == -1
         || mkdir("root", 0755) == -1
-        || mkdir("system", 0755) == -1)
+        || mkdir("system", 0755) == -1
+        || mkdir("scratch", 0755) == -1)
     {
         return sbx_error(e, errno, SBX_E_INTERNAL, "cannot mount a tmpfs");
     }
@@ -445,6 +446,15 @@ sbx_view_scratch(const sbx_box_t *box, sbx_build_t *b, sbx_error_t *e)
                                 box->request.limits.memory < SBX_UNLIMITED
                                 ? size : NULL,
                                 SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV);
+
+    /* mounted, since older kernels copy nothing out of a detached mount */
+
+    if (b->scratch != -1
+        && sbx_sys_move_mount(b->scratch, AT_FDCWD, "../scratch") == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot make a private /tmp");
+    }
 
     for (i = 0; b->scratch != -1 && i < sbx_nelts(sbx_view_scratch_dirs);
          i++)
