@@ -235,13 +235,14 @@ sbx_directory_remove(sbx_storage_t *storage, const char *id, sbx_error_t *e)
     pid_t           rc;
     sbx_removal_t  *removal, **at;
 
+    removal = NULL;
+
     for (at = &storage->removals; *at != NULL; at = &(*at)->next) {
         if (strcmp((*at)->id, id) == 0) {
+            removal = *at;
             break;
         }
     }
-
-    removal = *at;
 
     if (removal == NULL) {
 

@@ -47,6 +47,7 @@
 #define SBX_IMAGE_OVERLAY     1          /* directory of its own in work */
 #define SBX_IMAGE_SLACK       4          /* blocks more than asked for */
 #define SBX_IMAGE_GROUP       32768      /* most blocks, and most inodes */
+#define SBX_IMAGE_GROUP_LEAST 256        /* blocks */
 #define SBX_IMAGE_BIG         (1u << 31) /* blocks: descriptors of 64 bits */
 #define SBX_IMAGE_RESERVE     4096       /* blocks; fs/ext4/super.c */
 
@@ -85,6 +86,8 @@ static int sbx_image_format(const sbx_storage_t *s, const char *name, int fd,
     const sbx_image_size_t *size, sbx_error_t *e);
 static int sbx_image_mkfs(const char *path, uint64_t blocks,
     uint64_t inodes, sbx_error_t *e);
+static uint64_t sbx_image_group(uint64_t blocks, uint64_t inodes);
+static int sbx_image_run(char *const *argv, sbx_error_t *e);
 static int sbx_image_super(int fd, sbx_image_super_t *super);
 static uint64_t sbx_image_reserve(uint64_t blocks);
 static int sbx_image_copy(const sbx_storage_t *s, int from, int *fd,
@@ -352,24 +355,25 @@ sbx_image_reserve(uint64_t blocks)
 }
 
 
+/* A group has at most as many inodes as its bitmap has bits. */
+static uint64_t
+sbx_image_group(uint64_t blocks, uint64_t inodes)
+{
+    uint64_t  groups, size;
+
+    size = (blocks > inodes) ? blocks : inodes;
+    groups = (size + SBX_IMAGE_GROUP - 1) / SBX_IMAGE_GROUP;
+    size = ((blocks + groups - 1) / groups + 7) / 8 * 8;
+
+    return (size < SBX_IMAGE_GROUP_LEAST) ? SBX_IMAGE_GROUP_LEAST : size;
+}
+
+
 static int
 sbx_image_mkfs(const char *path, uint64_t blocks, uint64_t inodes,
     sbx_error_t *e)
 {
-    int                         rc, status;
-    char                        group[24], nodes[24], count[24], file[64];
-    pid_t                       pid;
-    size_t                      i;
-    uint64_t                    groups, per_group;
-    posix_spawn_file_actions_t  actions;
-
-    static char  *env[] = { (char *) "MKE2FS_CONFIG=/dev/null",
-                            (char *) "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
-                            NULL };
-
-    static const char  *programs[] = {
-        "/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4", "/usr/bin/mkfs.ext4"
-    };
+    char  group[24], nodes[24], count[24];
 
     const char  *argv[] = {
         "mkfs.ext4", "-q", "-F", "-b", "4096", "-I", "256", "-m", "0",
@@ -380,56 +384,61 @@ sbx_image_mkfs(const char *path, uint64_t blocks, uint64_t inodes,
         "-g", group, "-N", nodes, path, count, NULL
     };
 
-    /* a group has at most as many inodes as its bitmap has bits */
-
-    groups = (blocks + SBX_IMAGE_GROUP - 1) / SBX_IMAGE_GROUP;
-
-    if (groups < (inodes + SBX_IMAGE_GROUP - 1) / SBX_IMAGE_GROUP) {
-        groups = (inodes + SBX_IMAGE_GROUP - 1) / SBX_IMAGE_GROUP;
-    }
-
-    per_group = ((blocks + groups - 1) / groups + 7) / 8 * 8;
-
-    if (per_group < 256) {
-        per_group = 256;
-    }
-
-    (void) snprintf(group, sizeof(group), "%" PRIu64, per_group);
+    (void) snprintf(group, sizeof(group), "%" PRIu64,
+                    sbx_image_group(blocks, inodes));
     (void) snprintf(nodes, sizeof(nodes), "%" PRIu64, inodes);
     (void) snprintf(count, sizeof(count), "%" PRIu64, blocks);
 
-    for (i = 0; i < sbx_nelts(programs); i++) {
-        if (access(programs[i], X_OK) == 0) {
-            break;
+    return sbx_image_run((char *const *) (uintptr_t) argv, e);
+}
+
+
+static int
+sbx_image_run(char *const *argv, sbx_error_t *e)
+{
+    int                         rc, status;
+    pid_t                       pid;
+    size_t                      i;
+    posix_spawn_file_actions_t  actions;
+
+    static char  config[] = "MKE2FS_CONFIG=/dev/null";
+    static char  path[] = "PATH=/usr/sbin:/usr/bin:/sbin:/bin";
+    static char  *env[] = { config, path, NULL };
+
+    static const char  *programs[] = {
+        "/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4", "/usr/bin/mkfs.ext4"
+    };
+
+    for (i = 0; access(programs[i], X_OK) == -1; ) {
+        if (++i == sbx_nelts(programs)) {
+            return sbx_error(e, 0, SBX_E_UNAVAILABLE,
+                             "mkfs.ext4 is missing: apt-get install "
+                             "e2fsprogs");
         }
     }
 
-    if (i == sbx_nelts(programs)) {
-        return sbx_error(e, 0, SBX_E_UNAVAILABLE,
-                         "mkfs.ext4 is missing: apt-get install e2fsprogs");
-    }
-
-    (void) snprintf(file, sizeof(file), "%s", programs[i]);
     (void) posix_spawn_file_actions_init(&actions);
     (void) posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDWR,
                                             0);
     (void) posix_spawn_file_actions_adddup2(&actions, 0, 1);
     (void) posix_spawn_file_actions_adddup2(&actions, 0, 2);
 
-    rc = posix_spawn(&pid, file, &actions, NULL,
-                     (char *const *) (uintptr_t) argv, env);
+    rc = posix_spawn(&pid, programs[i], &actions, NULL, argv, env);
     (void) posix_spawn_file_actions_destroy(&actions);
 
     if (rc != 0) {
-        return sbx_error(e, rc, SBX_E_UNAVAILABLE, "cannot run \"%s\"", file);
+        return sbx_error(e, rc, SBX_E_UNAVAILABLE, "cannot run \"%s\"",
+                         programs[i]);
     }
+
+    status = -1;
 
     while (waitpid(pid, &status, 0) == -1 && errno == EINTR) { /* void */ }
 
     if (status != 0) {
         return sbx_error(e, 0, SBX_E_UNAVAILABLE,
-                         "mkfs.ext4 ended with status %#x for %s blocks and "
-                         "%s inodes", (unsigned) status, count, nodes);
+                         "mkfs.ext4 has failed with status %#x",
+                         (unsigned) status);
     }
 
     return 0;
