@@ -87,6 +87,7 @@ my @good = (
     'sandbox_max memory=16MB;', 'sandbox_max exec_timeout=30;',
     'sandbox_default max_file_size=1MB inodes=256 stack=64KB;',
     'sandbox_exec_timeout 500ms;', 'sandbox_exec_timeout 1m30s;',
+    'sandbox_storage image /var/lib/sandbox;',
     'sandbox_require_isolation off;',
     'sandbox_max_json 1k;', 'sandbox_max_json 64m;',
     'sandbox_max_upload 0;', 'sandbox_max_upload 10g;',
@@ -115,6 +116,7 @@ my @bad = (
     [ 'sandbox_cgroup', 'AUTO' ],
     [ 'sandbox_exec_timeout', '0' ], [ 'sandbox_exec_timeout', '-1' ],
     [ 'sandbox_exec_timeout', 'soon' ],
+    [ 'sandbox_storage', 'floppy' ], [ 'sandbox_storage', '""' ],
     [ 'sandbox_require_isolation', 'maybe' ],
     [ 'sandbox_max_json', '0' ], [ 'sandbox_max_json', '100' ],
     [ 'sandbox_max_json', '2g' ], [ 'sandbox_max_json', 'big' ],
@@ -158,6 +160,9 @@ is_bad('a default above its built-in maximum',
 is_bad('a default above its maximum, whatever comes first',
        qr/"disk=67108864" is above its maximum "disk=33554432"/,
        http => 'sandbox_max disk=32MB; sandbox_default disk=64MB;');
+is_bad('a directory in memory',
+       qr/"sandbox_storage tmpfs" has no directory, but "\/var" is given/,
+       http => 'sandbox_storage tmpfs /var;');
 is_bad('a time-out above its maximum',
        qr/"exec_timeout=60" is above its maximum "exec_timeout=30"/,
        http => 'sandbox_exec_timeout 60s; sandbox_max exec_timeout=30;');
@@ -170,6 +175,7 @@ for my $line ('sandbox_state_dir a;', 'sandbox_template_dir a;',
               'sandbox_helper_dir a;', 'sandbox_uid_range 65536-131071;',
               'sandbox_cgroup auto;', 'sandbox_cgroup /a;',
               'sandbox_exec_timeout 1s;', 'sandbox_require_isolation on;',
+              'sandbox_storage tmpfs;',
               'sandbox_max_json 1m;', 'sandbox_max_upload 1m;')
 {
     my ($name) = split ' ', $line;

@@ -116,7 +116,7 @@ sbx_service_doctor(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
     sbx_doctor(&d, sbx_service_check, call);
 
     if (b->storage != NULL) {
-        sbx_storage_check(b->storage, b->options->state_dir, &check);
+        sbx_storage_check(b->storage, &check);
         sbx_service_check(&check, call);
     }
 

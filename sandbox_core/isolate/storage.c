@@ -229,35 +229,19 @@ sbx_storage_capability(const sbx_storage_t *storage, sbx_f_capability_t *c)
 
 
 void
-sbx_storage_check(const sbx_storage_t *storage, const char *state_dir,
-    sbx_f_check_t *c)
+sbx_storage_check(const sbx_storage_t *storage, sbx_f_check_t *c)
 {
-    sbx_error_t     e;
-    sbx_storage_t  *tried;
+    const char  *lacks;
 
     memset(c, 0, sizeof(sbx_f_check_t));
     (void) snprintf(c->name, sizeof(c->name), "storage");
 
-    tried = NULL;
-
-    if (storage == NULL) {
-
-        if (sbx_storage_open(SBX_STORAGE_AUTO, NULL, state_dir, "", &tried,
-                             &e)
-            == -1)
-        {
-            (void) snprintf(c->found, sizeof(c->found), "%.190s", e.text);
-            return;
-        }
-
-        storage = tried;
-    }
-
+    lacks = sbx_storage_lacks(storage);
     c->ok = sbx_storage_by(storage) != SBX_BY_NONE;
 
     (void) snprintf(c->found, sizeof(c->found), "%s%s%.160s",
-                    sbx_storage_kinds[storage->kind].word,
-                    storage->lacks[0] != '\0' ? "; " : "", storage->lacks);
+                    sbx_storage_kinds[sbx_storage_kind(storage)].word,
+                    lacks[0] != '\0' ? "; " : "", lacks);
 
     if (!c->ok) {
         (void) snprintf(c->mend, sizeof(c->mend),
@@ -265,8 +249,6 @@ sbx_storage_check(const sbx_storage_t *storage, const char *state_dir,
                         "tune2fs -O project,quota), or use sandbox_storage "
                         "image");
     }
-
-    sbx_storage_close(tried);
 }
 
 

@@ -39,9 +39,8 @@ void sbx_storage_enforcement(const sbx_storage_t *storage,
 /* Changes the rows "disk" and "inodes", no other. */
 void sbx_storage_capability(const sbx_storage_t *storage,
     sbx_f_capability_t *c);
-/* The check of /doctor; NULL: tries what AUTO would come to below dir. */
-void sbx_storage_check(const sbx_storage_t *storage, const char *state_dir,
-    sbx_f_check_t *c);
+/* The check of /doctor. */
+void sbx_storage_check(const sbx_storage_t *storage, sbx_f_check_t *c);
 
 /* The disk of a session that asks for none. */
 uint64_t sbx_storage_default_disk(const sbx_storage_t *storage,
