@@ -388,7 +388,7 @@ subtest 'a directory without a quota' => sub {
     is("$i->{enforcement}{inodes} " . ($i->{isolated} ? 1 : 0), 'none 0',
        'it says that its disk is not limited');
     is_problem(create({ manifest => { require_isolation => JSON::PP::true } }),
-               400, 'E2002', 'who insists is refused', qr/"disk"|disk/);
+               400, 'E2002', 'who insists is refused', qr/disk/);
 
     my ($check) = grep { $_->{name} eq 'storage' }
                   @{ call('GET', '/doctor')->{json}{checks} };
@@ -413,9 +413,11 @@ subtest 'a directory without a quota' => sub {
 
     $t->stop;
     $t->write_conf(edit => undef);
+    $t->{ready} = 'port';
     $t->start;
     is_problem(create({}), 400, 'E2002',
-               'sandbox_require_isolation refuses', qr/"disk"/);
+               'sandbox_require_isolation refuses', qr/disk/);
+    is(call('GET', '/health')->{status}, 503, 'and health says so');
     $t->finish;
 };
 

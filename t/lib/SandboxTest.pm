@@ -272,8 +272,8 @@ sub gone {
 sub command {
     my ($self, @more) = @_;
 
-    return (@{ $self->{wrapper} || [] }, $NGINX, '-p', $self->{prefix}, '-e', 'logs/error.log',
-            '-c', 'conf/nginx.conf', @more);
+    return (@{ $self->{wrapper} || [] }, $NGINX, '-p', $self->{prefix},
+            '-e', 'logs/error.log', '-c', 'conf/nginx.conf', @more);
 }
 
 
