@@ -197,17 +197,17 @@ typedef enum {
 
 typedef struct {
     long              nr;
+    const uint32_t   *values;
+    unsigned          count;
     unsigned          arg;
     sbx_arg_test_t    test;
     uint32_t          err;        /* 0: nothing is done, and said to be */
-    const uint32_t   *values;
-    unsigned          count;
 } sbx_arg_rule_t;
 
 typedef struct {
-    uint32_t          level;
     const uint32_t   *names;
     unsigned          count;
+    uint32_t          level;
 } sbx_option_rule_t;
 
 typedef struct {
@@ -335,7 +335,7 @@ static const uint32_t  sbx_arg_madvise[] = { MADV_MERGEABLE };
 static const uint32_t  sbx_arg_fadvise[] = { POSIX_FADV_DONTNEED };
 
 #define SBX_ARG(nr, arg, test, err, values)                                  \
-    { SYS_ ## nr, arg, SBX_ARG_ ## test, err, values, sbx_nelts(values) }
+    { SYS_ ## nr, values, sbx_nelts(values), arg, SBX_ARG_ ## test, err }
 
 static const sbx_arg_rule_t  sbx_arg_rules[] = {
     SBX_ARG(ioctl, 1, ONE_OF, EPERM, sbx_arg_ioctl),
@@ -387,9 +387,9 @@ static const uint32_t  sbx_option_ipv6[] = {
 };
 
 static const sbx_option_rule_t  sbx_option_rules[] = {
-    { SOL_SOCKET,        sbx_option_socket, sbx_nelts(sbx_option_socket) },
-    { 6 /* SOL_TCP */,   sbx_option_tcp,    sbx_nelts(sbx_option_tcp) },
-    { 41 /* SOL_IPV6 */, sbx_option_ipv6,   sbx_nelts(sbx_option_ipv6) }
+    { sbx_option_socket, sbx_nelts(sbx_option_socket), SOL_SOCKET },
+    { sbx_option_tcp,    sbx_nelts(sbx_option_tcp),    6 /* SOL_TCP */ },
+    { sbx_option_ipv6,   sbx_nelts(sbx_option_ipv6),   41 /* SOL_IPV6 */ }
 };
 
 
