@@ -122,8 +122,9 @@ subtest 'a machine that has everything' => sub {
     my $own = eval { decode_json($text) };
     is($code, 0, 'sandboxctl doctor finds the same') or diag($text);
     is(join(' ', map { $_->{name} } @{ $own->{checks} }),
-       join(' ', map { $_->{name} } @{ $doctor->{checks} }),
-       'by the same checks');
+       join(' ', grep { $_ ne 'storage' }
+                 map { $_->{name} } @{ $doctor->{checks} }),
+       "by the same checks, but for the storage that a server has chosen");
     is(join(' ', map { $_->{ok} ? () : $_->{name} } @{ $own->{checks} }),
        join(' ', map { $_->{ok} ? () : $_->{name} } @{ $doctor->{checks} }),
        'with the same results');
