@@ -449,7 +449,7 @@ SKIP: {
         if !$ENV{SANDBOX_TEST_VM};
 
     my $sysctl = '/proc/sys/user/max_user_namespaces';
-    my $was = SandboxTest::slurp($sysctl);
+    chomp(my $was = SandboxTest::slurp($sysctl));
 
     system "echo 0 > $sysctl";
     fails('no user namespaces', qr/user_namespace/, SandboxTest->new);

@@ -13,7 +13,8 @@ use Test::More;
 use SandboxTest::More;
 use SandboxTest::Limits;
 
-my $t = server();
+# Files in memory: what they cost is the session's memory, to the page.
+my $t = server(http => '    sandbox_storage tmpfs;');
 my $s = session(max_file_size => '8MB', open_files => 64, stack => '2MB',
                 disk => '16MB', inodes => 400, memory => '128MB');
 

@@ -13,7 +13,8 @@ use Test::More;
 use SandboxTest::More;
 use SandboxTest::Limits;
 
-my $t = server();
+# Files in memory: what they cost is the session's memory, to the page.
+my $t = server(http => '    sandbox_storage tmpfs;');
 my $s = session(memory => '128MB', disk => '128MB');
 my %small = (limits => { memory => '64MB' });
 

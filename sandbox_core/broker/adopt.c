@@ -152,7 +152,8 @@ sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg, sbx_error_t *e)
 
     if (sbx_cgroup_session_create(b->cgroup, msg->id, &s->info.limits, 1,
                                   &s->cgroup, e)
-        != 0)
+        != 0
+        || sbx_cgroup_session_owner(s->cgroup, s->uid_first, 1, e) != 0)
     {
         return -1;
     }

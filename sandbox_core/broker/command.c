@@ -208,6 +208,7 @@ sbx_command_exec(sbx_session_t *s, const sbx_exec_limits_t *limits,
     task->memory = limits->memory != SBX_UNSET ? limits->memory
                                                : own->memory;
 
+    task->core = sbx_cgroup_core(s->cgroup);
     p->nfds += sbx_cgroup_command_fds(command->group, p->fds + 1, &task->fds,
                                       &task->attach_count);
 

@@ -456,6 +456,9 @@ sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
     } else if (sbx_cgroup_session_create(b->cgroup, s->info.id,
                                          &group, 0, &s->cgroup, &s->error)
                    == 0
+               && sbx_cgroup_session_owner(s->cgroup, s->uid_first, 0,
+                                           &s->error)
+                  == 0
                && sbx_session_launch(s, env, body->env_size, rules,
                                      body->rules_size, &s->error) == 0
                && sbx_create_record(s, env, body->env_size, &s->error) == 0)

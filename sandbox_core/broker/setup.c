@@ -64,7 +64,7 @@ sbx_setup_parts(sbx_broker_t *b, sbx_error_t *e)
     if (sbx_setup_storage(b, e) != 0
         || sbx_setup_isolation(b, e) != 0
         || sbx_init_exe(path, &b->init_exe, e) != 0
-        || sbx_seccomp_command(&b->filter, &b->filter_size, e) != 0
+        || sbx_seccomp_rest(&b->filter, &b->filter_size, e) != 0
         || sbx_seccomp_init(&b->init_filter, &b->init_filter_size, e) != 0)
     {
         return -1;

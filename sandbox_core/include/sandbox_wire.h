@@ -27,7 +27,7 @@
 
 
 #define SBX_WIRE_MAGIC        0x31584253u     /* "SBX1" */
-#define SBX_WIRE_VERSION      1
+#define SBX_WIRE_VERSION      2
 
 #define SBX_ID_MAX            40      /* session id, without NUL */
 #define SBX_NAME_MAX          128     /* tenant, user */
@@ -528,6 +528,9 @@ typedef struct {
                                              when the group is out of
                                              memory; on v2 the kernel kills
                                              the whole group by itself */
+#define SBX_TASK_FD_DIR           0x2000  /* the group in the core's tree, to
+                                             be cloned into; that spares the
+                                             attach file .core */
 #define SBX_TASK_FD_CPU_MAX       0x1000  /* the group's quota, O_WRONLY: who
                                              is to die shall not wait for
                                              its turn */
@@ -539,7 +542,7 @@ typedef struct {
     uint32_t      command;                /* EXEC: number, never reused */
     uint32_t      fds;                    /* SBX_TASK_FD_* */
     uint32_t      attach_count;
-    uint32_t      flags;
+    uint32_t      core;                   /* of the attach files */
     char          request_id[SBX_REQUEST_ID + 8];
     uint64_t      processes;              /* of the command, for messages */
     uint64_t      cpus;                   /* thousandths, for polling */
@@ -567,7 +570,8 @@ typedef struct {
  * What init is given at exec: descriptor 3 is the control socket, descriptor
  * 4 a sealed memfd that starts with this and goes on with env_size bytes of
  * "K=V\0" and attach_count-independent nothing else; 5 ... the attach files
- * of the group "files" (for processes that serve file calls).
+ * of the group "files" (for processes that serve file calls), and after them
+ * that group itself in the core's tree.
  */
 typedef struct {
     uint32_t      magic;
@@ -576,12 +580,15 @@ typedef struct {
     uint32_t      uid;                    /* of "user": 1000 */
     uint32_t      gid;
     uint32_t      files_attach_count;     /* descriptors 5 .. */
+    uint32_t      files_core;             /* of them: spared by a clone into
+                                             the group */
     uint32_t      cpus_visible;           /* processors for affinity */
     uint32_t      filter_size;            /* bytes of the seccomp program for
                                              commands, after the env */
     uint32_t      env_size;
     uint32_t      capabilities;
     uint32_t      flags;                  /* SBX_CREATE_* */
+    uint32_t      pad;
     char          workspace[256];
     char          home[256];
     char          path[512];              /* PATH */

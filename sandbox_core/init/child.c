@@ -97,6 +97,10 @@ sbx_child_enter(sbx_init_launch_t *launch)
     unsigned  i;
 
     for (i = 0; i < launch->nattach; i++) {
+        if (launch->entered && i == launch->core) {
+            continue;
+        }
+
         rc = sbx_sys(SYS_write, launch->attach[i], sbx_sys_ptr("0"), 1, 0,
                      0);
 

@@ -166,6 +166,8 @@ sbx_init_command_start(sbx_init_command_t *c, int with_input)
     launch->gid = launch->root ? 0 : sbx_init.config->gid;
     launch->attach = c->attach;
     launch->nattach = c->nattach;
+    launch->core = c->core;
+    launch->group = c->fds[SBX_INIT_FD_DIR];
     launch->pids = c->fds[SBX_INIT_FD_PIDS_CURRENT];
     launch->processes = sbx_init.config->limits.processes;
     launch->filter = sbx_init.filter;

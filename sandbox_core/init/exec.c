@@ -160,6 +160,7 @@ sbx_init_exec_take(sbx_init_command_t *c, const sbx_task_t *task, int *fds,
         (void) close(fds[i]);
     }
 
+    c->core = task->core;
     c->cpus = task->cpus;
     c->memory = task->memory;
 

@@ -196,7 +196,11 @@ sbx_init_file_next(void)
 static void
 sbx_init_file_fork(sbx_init_file_t *f, unsigned server)
 {
-    int                err;
+    int                err, group;
+    long               made;
+    int32_t            pid;
+    unsigned           n;
+    volatile unsigned  entered;
     sbx_error_t        e;
     sbx_f_error_t      error;
     sbx_init_share_t  *share;
@@ -209,14 +213,20 @@ sbx_init_file_fork(sbx_init_file_t *f, unsigned server)
 
     sbx_init_source_set(&f->call, 0);
 
-    f->pid = fork();
+    n = sbx_init.config->files_attach_count;
+    group = n != 0 ? SBX_INIT_ATTACH + (int) n : -1;
+    entered = 0;
+    pid = 0;
+
+    made = sbx_init_clone(group, 0, &pid, &entered);
+    f->pid = made < 0 ? -1 : (pid_t) made;
 
     if (f->pid == 0) {
-        sbx_init_serve(f->call.fd, share);
+        sbx_init_serve(f->call.fd, share, entered != 0);
     }
 
     if (f->pid == -1) {
-        err = errno;
+        err = (int) -made;
 
         if (err == EAGAIN) {
             sbx_init_error_quota(&error, sbx_init.config->limits.processes);

@@ -108,6 +108,7 @@ typedef enum {
     SBX_INIT_FD_PIDS_CURRENT,
     SBX_INIT_FD_OOM_EVENT,
     SBX_INIT_FD_CPU_MAX,
+    SBX_INIT_FD_DIR,
     SBX_INIT_FD_MAX
 } sbx_init_fd_t;
 
@@ -150,6 +151,7 @@ struct sbx_init_command_s {
     int                   fds[SBX_INIT_FD_MAX];
     int                   attach[SBX_TASK_FDS_MAX];
     unsigned              nattach;
+    unsigned              core;        /* of attach: spared by FD_DIR */
 
     sbx_init_source_t     call;
     sbx_wire_t            in;          /* in.buf NULL: no buffer held */
@@ -345,6 +347,9 @@ struct sbx_init_launch_s {
     int                   stdio[3];    /* [0] -1: /dev/null */
     const int            *attach;
     unsigned              nattach;
+    unsigned              core;        /* of attach: spared when entered */
+    int                   group;       /* to be cloned into, or -1 */
+    volatile unsigned     entered;     /* it was born there */
     int                   pids;        /* pids.current, or -1 */
     uint64_t              processes;   /* the session's limit */
     const void           *filter;
@@ -371,6 +376,15 @@ int sbx_init_launch_strings(sbx_init_launch_t *launch,
     const sbx_f_exec_t *exec, sbx_error_t *e);
 /* A descriptor that tells of launches that are through: uint32_t indexes. */
 int sbx_init_launch_open(sbx_error_t *e);
+/*
+ * Makes a process in a group, as fork() or, with flags, as clone() does; the
+ * process, 0 in it, or the kernel's error.  It calls nothing of libc.  That
+ * spares the write to the group's attach file, which has the kernel stop
+ * every fork on the machine.  Where the group may not be cloned into (*entered
+ * is then 0), an ordinary process is made.
+ */
+long sbx_init_clone(int group, unsigned long flags, volatile int32_t *pid,
+    volatile unsigned *entered);
 /* 0, or -1 with errno. */
 int sbx_init_launch_go(sbx_init_launch_t *launch);
 

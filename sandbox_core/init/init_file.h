@@ -41,7 +41,8 @@ typedef int (*sbx_init_verb_t)(sbx_init_serve_t *s, sbx_f_end_t *end,
     sbx_error_t *e);
 
 /* serve.c */
-void sbx_init_serve(int call, sbx_init_share_t *share)
+/* entered: the process was born in the group for file calls. */
+void sbx_init_serve(int call, sbx_init_share_t *share, int entered)
     __attribute__((noreturn));
 /* Collects frames; _flush() sends them.  -1: the worker is gone, or it is
  * late. */

@@ -28,7 +28,24 @@
 
 #define SBX_INIT_STACK         (64 * 1024)
 #define SBX_INIT_LAUNCH_TOTAL  (16 * 1024 * 1024)
+#define SBX_INIT_INTO_CGROUP   0x200000000ull
 #define SBX_INIT_ALIGN(n)      (((n) + 15) & ~(size_t) 15)
+
+
+/* struct clone_args, as far as the group; not every libc has it. */
+typedef struct {
+    uint64_t   flags;
+    uint64_t   pidfd;
+    uint64_t   child_tid;
+    uint64_t   parent_tid;
+    uint64_t   exit_signal;
+    uint64_t   stack;
+    uint64_t   stack_size;
+    uint64_t   tls;
+    uint64_t   set_tid;
+    uint64_t   set_tid_size;
+    uint64_t   cgroup;
+} sbx_init_clone_t;
 
 
 static int sbx_init_launch_thread(void *data);
@@ -169,6 +186,57 @@ sbx_init_launch_go(sbx_init_launch_t *launch)
 }
 
 
+/* Inline, so that the child of a vfork goes on in its caller's frame. */
+
+static inline __attribute__((always_inline)) long
+sbx_init_clone_inline(int group, unsigned long flags, volatile int32_t *pid,
+    volatile unsigned *entered)
+{
+    long                        rc;
+    sbx_init_clone_t            args;
+    volatile sbx_init_clone_t  *a;
+
+    flags |= CLONE_PARENT_SETTID;
+
+    if (group != -1) {
+        a = &args;
+        a->flags = flags | SBX_INIT_INTO_CGROUP;
+        a->pidfd = 0;
+        a->child_tid = 0;
+        a->parent_tid = (uint64_t) (uintptr_t) pid;
+        a->exit_signal = SIGCHLD;
+        a->stack = 0;
+        a->stack_size = 0;
+        a->tls = 0;
+        a->set_tid = 0;
+        a->set_tid_size = 0;
+        a->cgroup = (uint64_t) group;
+
+        *entered = 1;
+        rc = sbx_sys(SYS_clone3, sbx_sys_ptr(&args), sizeof(args), 0, 0, 0);
+
+        if (rc >= 0 || rc == -EAGAIN || rc == -ENOMEM) {
+            return rc;
+        }
+    }
+
+    /* no such call, or namespaces of groups keep it from the session's */
+
+    *entered = 0;
+
+    return sbx_sys(SYS_clone, (long) (flags | SIGCHLD), 0, sbx_sys_ptr(pid),
+                   0, 0);
+}
+
+
+long
+sbx_init_clone(int group, unsigned long flags, volatile int32_t *pid,
+    volatile unsigned *entered)
+{
+    return sbx_init_clone_inline(group, flags, pid, entered);
+}
+
+
 static int
 sbx_init_launch_thread(void *data)
 {
@@ -180,9 +248,8 @@ sbx_init_launch_thread(void *data)
 
     /* the child goes on in this very frame, and never returns from it */
 
-    pid = sbx_sys(SYS_clone,
-                  CLONE_VM|CLONE_VFORK|CLONE_PARENT_SETTID|SIGCHLD, 0,
-                  sbx_sys_ptr(&launch->outcome.pid), 0, 0);
+    pid = sbx_init_clone_inline(launch->group, CLONE_VM|CLONE_VFORK,
+                                &launch->outcome.pid, &launch->entered);
 
     if (pid == 0) {
         sbx_init_child(launch);

@@ -35,7 +35,8 @@
 
 
 static void sbx_init_serve_on_alarm(int sig);
-static int sbx_init_serve_prepare(sbx_init_serve_t *s, sbx_error_t *e);
+static int sbx_init_serve_prepare(sbx_init_serve_t *s, int entered,
+    sbx_error_t *e);
 static int sbx_init_serve_caps(uint32_t caps);
 static int sbx_init_serve_filter(void);
 static int sbx_init_serve_read(sbx_init_serve_t *s, sbx_error_t *e);
@@ -64,7 +65,7 @@ static uint8_t  sbx_init_serve_out[SBX_INIT_BUFFER];
 
 
 void
-sbx_init_serve(int call, sbx_init_share_t *share)
+sbx_init_serve(int call, sbx_init_share_t *share, int entered)
 {
     sbx_error_t              e;
     sbx_f_end_t              end;
@@ -76,7 +77,7 @@ sbx_init_serve(int call, sbx_init_share_t *share)
     sbx_wire_init(&s.in, sbx_init_serve_in, sizeof(sbx_init_serve_in));
     memset(&end, 0, sizeof(sbx_f_end_t));
 
-    if (sbx_init_serve_prepare(&s, &e) != 0
+    if (sbx_init_serve_prepare(&s, entered, &e) != 0
         || sbx_init_serve_read(&s, &e) != 0
         || sbx_init_serve_become(&s.file, &e) != 0
         || sbx_init_verbs[s.file.verb](&s, &end, &e) != 0)
@@ -105,7 +106,7 @@ sbx_init_serve_on_alarm(int sig)
 
 
 static int
-sbx_init_serve_prepare(sbx_init_serve_t *s, sbx_error_t *e)
+sbx_init_serve_prepare(sbx_init_serve_t *s, int entered, sbx_error_t *e)
 {
     uint32_t          i;
     sigset_t          set;
@@ -113,6 +114,10 @@ sbx_init_serve_prepare(sbx_init_serve_t *s, sbx_error_t *e)
     struct sigaction  action;
 
     for (i = 0; i < sbx_init.config->files_attach_count; i++) {
+        if (entered && i == sbx_init.config->files_core) {
+            continue;
+        }
+
         if (write(SBX_INIT_ATTACH + (int) i, "0", 1) != 1) {
             return sbx_error(e, errno, SBX_E_INTERNAL,
                              "the group for file calls cannot be entered");

@@ -74,6 +74,7 @@ struct sbx_cgroup_session_s {
     sbx_limits_t    limits;
     int             init_fds[SBX_ROLE_MAX];
     int             files_fds[SBX_ROLE_MAX];
+    uint64_t        owner;                     /* of init, or 0 */
     char            id[SBX_ID_MAX + 1];
 };
 
@@ -128,7 +129,7 @@ void sbx_cgroup_unplace(sbx_cgroup_t *cg);
  * caller closes.  Attach files may be dropped after a launch; they are opened
  * again when they are asked for. */
 int sbx_cgroup_init_dir(sbx_cgroup_session_t *cs);
-unsigned sbx_cgroup_core_index(const sbx_cgroup_session_t *cs);
+int sbx_cgroup_files_dir(sbx_cgroup_session_t *cs);
 void sbx_cgroup_fds_drop(sbx_cgroup_session_t *cs);
 
 

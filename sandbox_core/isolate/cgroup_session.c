@@ -72,6 +72,7 @@ static const struct {
 
 static int sbx_session_make(const sbx_cgroup_session_t *cs, sbx_error_t *e);
 static int sbx_session_limit(const sbx_cgroup_session_t *cs, sbx_error_t *e);
+static int sbx_session_own(const sbx_cgroup_session_t *cs, const char *path);
 static unsigned sbx_session_attach(sbx_cgroup_session_t *cs, int *fds,
     const char *group);
 static void sbx_session_close(int *fds);
@@ -196,6 +197,46 @@ sbx_session_limit(const sbx_cgroup_session_t *cs, sbx_error_t *e)
     }
 
     return 0;
+}
+
+
+int
+sbx_cgroup_session_owner(sbx_cgroup_session_t *cs, uint64_t owner, int adopt,
+    sbx_error_t *e)
+{
+    char  files[SBX_CGROUP_PATH_MAX];
+
+    cs->owner = owner;
+
+    if (adopt) {
+        return 0;
+    }
+
+    sbx_session_path(cs, "/work/files", files);
+
+    if (sbx_session_own(cs, cs->id) == -1 || sbx_session_own(cs, files) == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot give the cgroups of %s to its init", cs->id);
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_session_own(const sbx_cgroup_session_t *cs, const char *path)
+{
+    char  name[SBX_CGROUP_PATH_MAX + 32];
+
+    if (cs->owner == 0) {
+        return 0;
+    }
+
+    (void) snprintf(name, sizeof(name), "%s/cgroup.procs", path);
+
+    return fchownat(sbx_cgroup_role_dir(cs->cg, SBX_ROLE_CORE), name,
+                    (uid_t) cs->owner, (gid_t) -1, AT_SYMLINK_NOFOLLOW);
 }
 
 
@@ -402,8 +443,16 @@ sbx_cgroup_init_dir(sbx_cgroup_session_t *cs)
 }
 
 
+int
+sbx_cgroup_files_dir(sbx_cgroup_session_t *cs)
+{
+    return sbx_cgroup_open_file(cs->cg, SBX_ROLE_CORE, cs->id, "work/files",
+                                O_RDONLY | O_DIRECTORY);
+}
+
+
 unsigned
-sbx_cgroup_core_index(const sbx_cgroup_session_t *cs)
+sbx_cgroup_core(const sbx_cgroup_session_t *cs)
 {
     return cs->cg->role[SBX_ROLE_CORE];
 }
@@ -444,7 +493,8 @@ sbx_cgroup_command_create(sbx_cgroup_session_t *cs, uint32_t number,
         || sbx_cgroup_set_sockets(cs->cg, cc->path, cs->limits.memory) == -1
         || sbx_cgroup_set_oom_group(cs->cg, cc->path) == -1
         || sbx_cgroup_set_pids(cs->cg, cc->path, cs->limits.processes) == -1
-        || sbx_cgroup_set_cpus(cs->cg, cc->path, cs->limits.cpus) == -1)
+        || sbx_cgroup_set_cpus(cs->cg, cc->path, cs->limits.cpus) == -1
+        || sbx_session_own(cs, cc->path) == -1)
     {
         (void) sbx_error(e, errno, SBX_E_INTERNAL,
                          "cannot make the cgroup \"%s\"", cc->path);
@@ -560,6 +610,15 @@ sbx_cgroup_command_fds(sbx_cgroup_command_t *cc, int *fds, uint32_t *mask,
     if (fd != -1) {
         fds[n++] = fd;
         *mask |= SBX_TASK_FD_CPU_MAX;
+    }
+
+    fd = (cc->cs->owner == 0)
+         ? -1 : openat(sbx_cgroup_role_dir(cg, SBX_ROLE_CORE), cc->path,
+                       O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd != -1) {
+        fds[n++] = fd;
+        *mask |= SBX_TASK_FD_DIR;
     }
 
     return n;

@@ -59,6 +59,14 @@ int sbx_cgroup_session_end(sbx_cgroup_session_t *cs, sbx_error_t *e);
 /* Stops what kill would kill, soon after it returns; init goes on. */
 int sbx_cgroup_session_freeze(sbx_cgroup_session_t *cs, int frozen,
     sbx_error_t *e);
+/*
+ * Init, of this host id, may clone into the session's groups: the kernel
+ * wants it to own the file that it would otherwise write to.  No path leads
+ * there from inside, and init holds the descriptors of its session alone.
+ */
+int sbx_cgroup_session_owner(sbx_cgroup_session_t *cs, uint64_t owner,
+    int adopt, sbx_error_t *e);
+/* Fills all but disk and inodes. */
 int sbx_cgroup_session_usage(sbx_cgroup_session_t *cs, sbx_usage_t *usage,
     sbx_error_t *e);
 /* Attach files of init's group and of the group "files", O_WRONLY |
@@ -76,6 +84,7 @@ int sbx_cgroup_command_create(sbx_cgroup_session_t *cs, uint32_t number,
     sbx_cgroup_command_t **cc, sbx_error_t *e);
 int sbx_cgroup_command_limit(sbx_cgroup_command_t *cc,
     const sbx_exec_limits_t *limits, sbx_error_t *e);
+unsigned sbx_cgroup_core(const sbx_cgroup_session_t *cs);
 unsigned sbx_cgroup_command_fds(sbx_cgroup_command_t *cc, int *fds,
     uint32_t *mask, uint32_t *attach_count);
 /* 0 removed (cc is freed), 1 not yet empty, -1 error (freed). */
@@ -96,6 +105,8 @@ unsigned sbx_cgroup_command_reclaim(sbx_cgroup_session_t *cs);
 int sbx_seccomp_command(void **program, size_t *size, sbx_error_t *e);
 /* Init's own: what a session's process 1 needs and no more. */
 int sbx_seccomp_init(void **program, size_t *size, sbx_error_t *e);
+/* What those who have init's filter need for that of commands. */
+int sbx_seccomp_rest(void **program, size_t *size, sbx_error_t *e);
 /* async-signal-safe: prctl(no_new_privs) is the caller's. 0 or -1, errno. */
 int sbx_seccomp_load(const void *program, size_t size);
 

@@ -85,6 +85,7 @@ typedef struct {
     unsigned      core;               /* of them: entered by the clone */
     const int    *files_fds;
     unsigned      nfiles_fds;
+    int           files_dir;
     int           control;
     int           status;
     int           config;
@@ -114,7 +115,7 @@ static int sbx_launch_over(sbx_launched_t *launched, sbx_error_t *e);
 static void sbx_launch_disk(const sbx_launched_t *launched, int disk);
 
 static void sbx_child_main(sbx_child_t *child) __attribute__((noreturn));
-static int sbx_child_enter(const sbx_child_t *child, sbx_error_t *e);
+static int sbx_child_enter(sbx_child_t *child, sbx_error_t *e);
 static int sbx_child_isolate(sbx_child_t *child, sbx_error_t *e);
 static int sbx_child_affinity(const sbx_plan_t *plan, sbx_error_t *e);
 static int sbx_child_user(const sbx_child_t *child, sbx_error_t *e);
@@ -336,6 +337,7 @@ sbx_launch_config(const sbx_child_t *child, sbx_error_t *e)
     config.uid = 1000;
     config.gid = 1000;
     config.files_attach_count = child->nfiles_fds;
+    config.files_core = sbx_cgroup_core(launch->cgroup);
     config.cpus_visible = child->plan.cpus;
     config.filter_size = (uint32_t) filter_size;
     config.env_size = (uint32_t) launch->env_size;
@@ -382,7 +384,7 @@ sbx_launch_clone(sbx_child_t *child, sbx_launched_t *out, sbx_error_t *e)
                          "cannot open the cgroup of init");
     }
 
-    child->core = sbx_cgroup_core_index(child->plan.launch->cgroup);
+    child->core = sbx_cgroup_core(child->plan.launch->cgroup);
     pidfd = -1;
 
     memset(&args, 0, sizeof(args));
@@ -556,7 +558,7 @@ sbx_child_main(sbx_child_t *child)
 
 /* The group first: a cgroup namespace begins where its maker is. */
 static int
-sbx_child_enter(const sbx_child_t *child, sbx_error_t *e)
+sbx_child_enter(sbx_child_t *child, sbx_error_t *e)
 {
     unsigned       i;
     sigset_t       none;
@@ -568,6 +570,13 @@ sbx_child_enter(const sbx_child_t *child, sbx_error_t *e)
             return sbx_error(e, errno, SBX_E_INTERNAL,
                              "cannot enter the cgroup of init");
         }
+    }
+
+    child->files_dir = sbx_cgroup_files_dir(child->plan.launch->cgroup);
+
+    if (child->files_dir == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot open the cgroup for file calls");
     }
 
     if (!(child->plan.launch->flags & SBX_LAUNCH_CGROUPS_SEEN)
@@ -839,7 +848,7 @@ sbx_child_exec(sbx_child_t *child, sbx_error_t *e)
 static int
 sbx_child_fds(sbx_child_t *child, int *exe, sbx_error_t *e)
 {
-    int       fds[SBX_FD_ATTACH + SBX_ROLE_MAX], null;
+    int       fds[SBX_FD_ATTACH + SBX_ROLE_MAX + 1], null;
     unsigned  i, n;
 
     null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -847,7 +856,7 @@ sbx_child_fds(sbx_child_t *child, int *exe, sbx_error_t *e)
         return sbx_error(e, errno, SBX_E_INTERNAL, "cannot open /dev/null");
     }
 
-    n = SBX_FD_ATTACH + child->nfiles_fds;
+    n = SBX_FD_ATTACH + child->nfiles_fds + 1;
 
     for (i = 0; i < n; i++) {
         switch (i) {
@@ -859,7 +868,8 @@ sbx_child_fds(sbx_child_t *child, int *exe, sbx_error_t *e)
             break;
         default:
             fds[i] = (i < SBX_FD_CONTROL) ? null
-                                  : child->files_fds[i - SBX_FD_ATTACH];
+                     : (i == n - 1) ? child->files_dir
+                     : child->files_fds[i - SBX_FD_ATTACH];
         }
 
         fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, SBX_FD_HIGH);

@@ -10,7 +10,11 @@
  * back), death for a foreign architecture and for x32 numbers, whose calls
  * would mean something else.
  *
- * Filters add up, so init's must let through what a command may do.
+ * Filters add up: init's is the one of commands but for clone3, by which a
+ * process comes to life in its group.  No filter can look at what clone3 is
+ * asked for; that no namespace can be made is seen to by the limits of the
+ * user namespace.  What init starts takes a second filter of a few lines,
+ * which takes clone3 away.
  */
 
 #include "isolate.h"
@@ -225,11 +229,14 @@ static void sbx_filter_arguments(sbx_filter_t *f);
 static void sbx_filter_rule(sbx_filter_t *f, const sbx_arg_rule_t *rule);
 static void sbx_filter_options(sbx_filter_t *f);
 static void sbx_filter_socket(sbx_filter_t *f);
-static int sbx_filter_list(sbx_filter_t *f, sbx_error_t *e);
+static int sbx_filter_build(void **program, size_t *size, int clone3,
+    sbx_error_t *e);
+static int sbx_filter_copy(const sbx_filter_t *f, void **program,
+    size_t *size, sbx_error_t *e);
+static int sbx_filter_list(sbx_filter_t *f, int clone3, sbx_error_t *e);
 static int sbx_filter_answers(uint32_t *answers, sbx_error_t *e);
 static void sbx_filter_search(sbx_filter_t *f, const sbx_runs_t *runs,
     unsigned from, unsigned to);
-static int sbx_filter_build(void **program, size_t *size, sbx_error_t *e);
 
 
 static void
@@ -528,7 +535,7 @@ sbx_filter_socket(sbx_filter_t *f)
 int
 sbx_seccomp_command(void **program, size_t *size, sbx_error_t *e)
 {
-    return sbx_filter_build(program, size, e);
+    return sbx_filter_build(program, size, 0, e);
 }
 
 
@@ -540,29 +547,52 @@ sbx_seccomp_command(void **program, size_t *size, sbx_error_t *e)
 int
 sbx_seccomp_init(void **program, size_t *size, sbx_error_t *e)
 {
-    return sbx_filter_build(program, size, e);
+    return sbx_filter_build(program, size, 1, e);
+}
+
+
+int
+sbx_seccomp_rest(void **program, size_t *size, sbx_error_t *e)
+{
+    unsigned      begin;
+    sbx_filter_t  f = { .n = 0 };
+
+    begin = sbx_filter_begin(&f, SYS_clone3);
+    sbx_filter_return(&f, SECCOMP_RET_ERRNO | ENOSYS);
+    sbx_filter_end(&f, begin);
+    sbx_filter_return(&f, SECCOMP_RET_ALLOW);
+
+    return sbx_filter_copy(&f, program, size, e);
 }
 
 
 static int
-sbx_filter_build(void **program, size_t *size, sbx_error_t *e)
+sbx_filter_build(void **program, size_t *size, int clone3, sbx_error_t *e)
 {
     sbx_filter_t  f = { .n = 0 };
 
     sbx_filter_arguments(&f);
 
-    if (sbx_filter_list(&f, e) == -1) {
+    if (sbx_filter_list(&f, clone3, e) == -1) {
         return -1;
     }
 
-    *size = f.n * sizeof(struct sock_filter);
+    return sbx_filter_copy(&f, program, size, e);
+}
+
+
+static int
+sbx_filter_copy(const sbx_filter_t *f, void **program, size_t *size,
+    sbx_error_t *e)
+{
+    *size = f->n * sizeof(struct sock_filter);
     *program = malloc(*size);
 
     if (*program == NULL) {
         return sbx_error(e, errno, SBX_E_INTERNAL, "no memory");
     }
 
-    memcpy(*program, f.code, *size);
+    memcpy(*program, f->code, *size);
 
     return 0;
 }
@@ -574,7 +604,7 @@ sbx_filter_build(void **program, size_t *size, sbx_error_t *e)
  * counts because every command loads the filter anew.
  */
 static int
-sbx_filter_list(sbx_filter_t *f, sbx_error_t *e)
+sbx_filter_list(sbx_filter_t *f, int clone3, sbx_error_t *e)
 {
     uint32_t     answers[SBX_CALLS_MAX];
     uint32_t     nr;
@@ -583,6 +613,10 @@ sbx_filter_list(sbx_filter_t *f, sbx_error_t *e)
 
     if (sbx_filter_answers(answers, e) == -1) {
         return -1;
+    }
+
+    if (clone3) {
+        answers[SYS_clone3] = SECCOMP_RET_ALLOW;
     }
 
     for (nr = 0; nr < SBX_CALLS_MAX; nr++) {

@@ -330,9 +330,12 @@ sbx_directory_child(const sbx_storage_t *s, const char *id)
 
     /* nothing else of the broker's is to be kept open, or in the way */
 
-    dir = fcntl(dir, F_DUPFD, 1024);
-    (void) dup2(dir, 0);
-    (void) dup2(s->dir, 1);
+    dir = fcntl(dir, F_DUPFD, 2);
+
+    if (dir == -1 || dup2(dir, 0) == -1 || dup2(s->dir, 1) == -1) {
+        _exit(1);
+    }
+
     (void) sbx_sys_close_range(2, ~0u, 0);
 
     if (ioctl(0, FS_IOC_FSGETXATTR, &attr) == 0) {

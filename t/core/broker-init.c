@@ -560,7 +560,7 @@ test_grace(test_broker_t *t, const char *mode, unsigned least, unsigned most)
 
     (void) snprintf(env, sizeof(env), "MODE=%s", mode);
     test_create_body(&body);
-    body.limits.timeout = 300;
+    body.limits.timeout = 1000;
     blob = test_blob(&body, "", env, strlen(env) + 1);
     begun = sbx_now_us();
     a = test_answer(test_create_send(t->control, "acme", &body, blob));
@@ -622,7 +622,7 @@ main(void)
     test_deaths(&t);
     test_silence(&t);
     test_talker(&t);
-    test_grace(&t, "obedient", 250, 1800);
+    test_grace(&t, "obedient", 900, 2900);
     test_grace(&t, "endless", 2200, 9000);
     test_close(&t);
 
