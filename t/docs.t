@@ -132,6 +132,25 @@ subtest 'limits' => sub {
 };
 
 
+subtest 'options of sandboxctl run' => sub {
+    my @known = sort map { /\{ "(--[\w-]+)", SBX_RUN_/g }
+                     source('sandbox_core/tools/run.c');
+    my ($section) = source('docs/library.md')
+                    =~ /^## The command\n(.*?)^## /ms;
+    my @told = sort map { $_->[0] =~ /(--[\w-]+)/ } rows($section, qr/^`--/);
+    my ($manual) = source('docs/sandboxctl.8') =~ /^\.Sh RUN\n(.*?)^\.Sh /ms;
+    my ($help) = source('sandbox_core/tools/sandboxctl.c')
+                 =~ /\{ "run",(.*?)sbx_ctl_run_command \}/s;
+
+    cmp_ok(scalar @known, '>', 20, 'are found in the code');
+    is("@told", "@known", 'the document has them all');
+    @told = sort map { "--$_" } $manual =~ /^\.It Fl -([\w-]+)/mg;
+    is("@told", "@known", 'the manual page has them all');
+    @told = sort $help =~ /"  (--[\w-]+)/g;
+    is("@told", "@known", 'and so has --help');
+};
+
+
 subtest 'the tests of limits' => sub {
     my $text = source('docs/limits.md');
     my ($section) = $text =~ /^## How they are enforced.*?\n(.*?)^## /ms;

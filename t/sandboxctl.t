@@ -63,14 +63,15 @@ subtest 'usage' => sub {
     my ($code, $out, $err) = ctl('--help');
     is("$code $err", '0 ', '--help');
     like($out, qr/^sandboxctl \Q$_\E\b/m, "names $_")
-        for qw(doctor sessions template version);
+        for qw(doctor sessions template run version);
 
-    for my $name (qw(doctor sessions template version)) {
+    for my $name (qw(doctor sessions template run version)) {
         ($code, $out, $err) = ctl($name, '--help');
         is("$code $err", '0 ', "$name --help");
         like($out, qr/\Asandboxctl $name /, 'tells how to use it');
     }
 
+    wrong(125, qr/"--fly", see "sandboxctl run --help"/, 'run', '--fly');
     is((ctl())[0], 2, 'nothing is asked');
     wrong(2, qr/"fly"/, 'fly');
     wrong(2, qr/"--fly"/, $_, '--fly') for qw(doctor sessions version);

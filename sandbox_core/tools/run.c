@@ -187,7 +187,8 @@ sbx_run_parse(sbx_run_args_t *a, int argc, char **argv)
 
         if (option->name == NULL) {
             return argv[i][0] == '-'
-                   ? sbx_run_mistake("unknown option \"%s\"", argv[i])
+                   ? sbx_run_mistake("unknown option \"%s\", see "
+                                     "\"sandboxctl run --help\"", argv[i])
                    : sbx_run_mistake("\"--\" must come before the command "
                                      "\"%s\"", argv[i]);
         }

@@ -47,7 +47,33 @@ static const sbx_ctl_command_t  sbx_ctl_commands[] = {
 
     { "run", "[OPTION...] -- COMMAND [ARGUMENT...]",
       "runs a command in a sandbox of its own",
-      "",
+      "  --workspace DIR        where it starts and may write; else a private "
+                               "one\n"
+      "  --writable DIR         one more that it may write; may be repeated\n"
+      "  --deny-write PATH      stays unwritable; may be repeated\n"
+      "  --deny-read PATH       cannot be read; may be repeated\n"
+      "  --env NAME=VALUE       a variable; may be repeated\n"
+      "  --cwd DIR              where to start; else the workspace\n"
+      "  --input FILE           standard input; else it is at its end\n"
+      "  --memory SIZE          512MB, of all that runs\n"
+      "  --cpus N               processors, 0.5\n"
+      "  --cpu-seconds S        processor time of all that runs\n"
+      "  --processes N          processes and threads at once\n"
+      "  --max-file-size SIZE   of one file\n"
+      "  --open-files N         of one process\n"
+      "  --stack SIZE           of one process\n"
+      "  --timeout S            seconds, or none; else 60\n"
+      "  --max-output SIZE      kept of each stream; else 1MB\n"
+      "  --memory-strategy WORD auto, cgroup or rlimit\n"
+      "  --backend WORD         auto, namespaces or passthrough\n"
+      "  --require-isolation    fails rather than isolate less\n"
+      "  --network              the host's own network; else only lo\n"
+      "  --json                 one JSON object instead of the streams\n"
+      "  --helper FILE          sandbox-session, where it is not found\n"
+      "\n"
+      "The exit status is the command's; 128 and the number of a signal, 124 "
+      "after\nthe time limit, 125 where the call is wrong, 126 and 127 where "
+      "the program\ncannot be run and is not there.\n",
       sbx_ctl_run_command },
 
     { "version", "",
@@ -92,7 +118,10 @@ main(int argc, char **argv)
 static int
 sbx_ctl_run_command(const sbx_ctl_command_t *command, int argc, char **argv)
 {
-    (void) command;
+    if (argc != 0 && strcmp(argv[0], "--help") == 0) {
+        sbx_ctl_help(command);
+        return SBX_CTL_OK;
+    }
 
     return sbx_ctl_run(argc, argv);
 }
