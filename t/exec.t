@@ -174,7 +174,15 @@ subtest 'what cannot be started says so in one line' => sub {
              'one line names it');
     }
 
-    my $r = run($s, 'no-such-program');
+    my $r = run($s, [ 'no-such-program' ],
+                env => { PATH => '/usr/bin:/root:/root/bin' });
+    is("$r->{reason} $r->{exit_code}", 'not_started 127',
+       'a directory of PATH that is closed has no program');
+    run($s, 'mkdir -p bin; echo text > bin/unfit');
+    $r = run($s, [ 'unfit' ], env => { PATH => '/root:/home/user/bin' });
+    is($r->{exit_code}, 126, 'but one that is there is told of');
+
+    $r = run($s, 'no-such-program');
     is("$r->{reason} $r->{exit_code}", 'exited 127',
        'in a shell the shell tells');
 };

@@ -235,6 +235,10 @@ for my $who (@who) {
         is($r->{status}, 127, 'a program that is not there');
         like($r->{err}, qr/^sandbox: cannot run '\/no\/such\/program': /,
              'is told');
+        is(finish(start($who, { PATH => '/root:/usr/bin:/bin:/root/bin' },
+                        '--', 'no-such-program'))->{status}, 127,
+           'a directory of PATH that is closed has no program');
+
         $r = run($who, '--', "$dir/no-program");
         is($r->{status}, 126, 'a file that is no program');
 

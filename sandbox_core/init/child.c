@@ -398,7 +398,10 @@ sbx_child_path(sbx_init_launch_t *launch)
 }
 
 
-/* As execvp() searches, but a file of unknown format is given to no shell. */
+/*
+ * As execvp() searches, but a file of unknown format is given to no shell,
+ * and a directory that may not be searched has no program in it.
+ */
 
 static void
 sbx_child_exec(sbx_init_launch_t *launch)
@@ -446,7 +449,13 @@ sbx_child_exec(sbx_init_launch_t *launch)
             rc = sbx_child_try(launch, file);
 
             if (rc == -EACCES) {
-                found = rc;
+                /* also what lies in a directory that may not be searched */
+
+                if (sbx_sys(SYS_faccessat, AT_FDCWD, sbx_sys_ptr(file), F_OK,
+                            0, 0) == 0)
+                {
+                    found = rc;
+                }
 
             } else if (rc != -ENOENT && rc != -ENOTDIR
                        && rc != -ENAMETOOLONG && rc != -ELOOP)

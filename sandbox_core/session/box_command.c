@@ -9,8 +9,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -34,6 +36,7 @@ static unsigned sbx_command_limits(const sbx_box_t *box,
     sbx_command_limit_t *limits);
 static int sbx_command_set_limits(const sbx_box_t *box);
 static int sbx_command_stdio(const sbx_box_t *box);
+static int sbx_command_there(const char *name);
 static void sbx_command_fail(int report, uint32_t stage)
     __attribute__((noreturn));
 
@@ -233,5 +236,47 @@ sbx_box_command(const sbx_box_t *box, int report)
 
     environ = box->list[SBX_BOX_ENV];
     (void) execvp(box->list[SBX_BOX_ARGV][0], box->list[SBX_BOX_ARGV]);
+
+    if (errno == EACCES && !sbx_command_there(box->list[SBX_BOX_ARGV][0])) {
+        errno = ENOENT;
+    }
+
     sbx_command_fail(report, SBX_COMMAND_EXEC);
+}
+
+
+/*
+ * Whether PATH has a file of that name: a directory of it that may not be
+ * searched (root's own, mostly) makes execvp() say EACCES of any.
+ */
+
+static int
+sbx_command_there(const char *name)
+{
+    char         file[PATH_MAX];
+    size_t       len;
+    const char  *path;
+
+    path = getenv("PATH");
+
+    if (strchr(name, '/') != NULL || path == NULL) {
+        return 1;
+    }
+
+    for ( ;; ) {
+        len = strcspn(path, ":");
+
+        if (snprintf(file, sizeof(file), "%.*s%s%s", (int) len, path,
+                     len != 0 ? "/" : "", name) < (int) sizeof(file)
+            && access(file, F_OK) == 0)
+        {
+            return 1;
+        }
+
+        if (path[len] == '\0') {
+            return 0;
+        }
+
+        path += len + 1;
+    }
 }
