@@ -704,6 +704,61 @@ for my $who (@who) {
 }
 
 
+subtest 'user: directories that a command could open to itself' => sub {
+    plan(skip_all => 'no ordinary user may make sandboxes') if @who == 1;
+
+    my $d = "$dir/shut";
+    make_path("$d/ws/a/b", "$d/ws/.config/gh", "$d/ws/home/.ssh", "$d/more");
+    write_file("$d/ws/$_", "old\n")
+        for qw(a/b/f .config/gh/hosts.yml home/.ssh/id);
+    system 'chown', '-R', "$UID:$UID", $d;
+
+    my $open = sub {
+        my ($home, $shut, $script, @more) = @_;
+        chmod 0, "$d/$shut" or die $!;
+        my $r = finish(start('user', { HOME => "$d/$home" }, '--workspace',
+                             "$d/ws", @more, '--', '/bin/sh', '-c',
+                             "chmod 700 $d/$shut; $script"));
+        chmod 0700, "$d/$shut" or die $!;
+        return $r->{out};
+    };
+
+    is($open->('.', 'ws/a', 'cat a/b/f'), "old\n", 'unless a rule is in them');
+
+    for my $shut (qw(ws/a ws/a/b)) {
+        is($open->('.', $shut, 'echo new > a/b/f; cat a/b/f',
+                   '--deny-read', 'a/b/f'), '', "deny-read, $shut");
+        $open->('.', $shut, 'echo new > a/b/f', '--deny-write', 'a/b/f');
+        is(SandboxTest::slurp("$d/ws/a/b/f"), "old\n", "deny-write, $shut");
+    }
+
+    is($open->('ws', 'ws/.config', 'cat .config/gh/hosts.yml'), '',
+       'credentials');
+    is($open->('ws/home', 'ws/home', 'cat home/.ssh/id'), '', 'a home');
+
+    chmod 0, "$d/more";
+    my $r = run('user', '--workspace', "$d/ws", '--writable', "$d/more", '--',
+                'true');
+    like("$r->{status} $r->{err}", qr/^125 .*"\Q$d\E\/more" cannot be entered/,
+         'are not given as writable');
+};
+
+
+for my $who (@who) {
+    my $d = "$dir/many-$who";
+    make_path("$d/a/b/c/d");
+    write_file("$d/a/b/c/d/$_", "old\n") for 1 .. 60;
+    system 'chown', '-R', ($who eq 'root' ? "4321:4321" : "$UID:$UID"), $d;
+
+    my $r = sh($who, 'for i in a/b/c/d/*; do echo new > $i; done; mv a/b/c e; '
+                     . 'wc -l < /proc/self/mountinfo', '--workspace', $d,
+               map { ('--deny-write', "a/b/c/d/$_") } 1 .. 60);
+    is((grep { SandboxTest::slurp("$d/a/b/c/d/$_") eq "old\n" } 1 .. 60), 60,
+       "$who: many rules in one directory");
+    cmp_ok($r->{out}, '<', 400, 'do not double what is mounted');
+}
+
+
 subtest 'root: directories that only their owner may enter' => sub {
     make_path("$dir/closed/way/ws");
     write_file("$dir/closed/beside", "beside\n");

@@ -198,6 +198,8 @@ typedef struct {
 int sbx_box_paths(sbx_box_t *box, sbx_error_t *e);
 /* 1 if path is dir or below it. */
 int sbx_path_within(const char *path, const char *dir);
+/* 1 if it is in something that is writable. */
+int sbx_path_writable(const sbx_spots_t *ops, const char *path);
 sbx_spot_t *sbx_spot_add(sbx_spots_t *ops, sbx_spot_kind_t kind,
     const char *path, sbx_error_t *e);
 
@@ -208,7 +210,8 @@ typedef struct {
     unsigned    through_link:1;       /* a link inside something writable */
 } sbx_where_t;
 
-/* Follows links by itself; ops may be NULL. */
+/* Follows links by itself; ops may be NULL.  With EACCES, where->path is the
+ * directory that could not be searched. */
 int sbx_box_resolve(const sbx_spots_t *ops, const char *path,
     sbx_where_t *where, sbx_error_t *e);
 

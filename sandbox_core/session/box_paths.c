@@ -112,6 +112,23 @@ sbx_path_within(const char *path, const char *dir)
 }
 
 
+int
+sbx_path_writable(const sbx_spots_t *ops, const char *path)
+{
+    size_t  i;
+
+    for (i = 0; i < ops->nops; i++) {
+        if (ops->ops[i].kind == SBX_SPOT_WRITABLE
+            && sbx_path_within(path, ops->ops[i].path))
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
 sbx_spot_t *
 sbx_spot_add(sbx_spots_t *ops, sbx_spot_kind_t kind, const char *path,
     sbx_error_t *e)
@@ -213,7 +230,13 @@ sbx_box_resolve(const sbx_spots_t *ops, const char *path, sbx_where_t *where,
                 return sbx_resolve_missing(where, rest, e);
             }
 
-            return sbx_error(e, errno, SBX_E_INVALID,
+            /* the directory that could not be searched */
+
+            i = (size_t) errno;
+            where->path[cur] = '\0';
+            where->is_dir = 1;
+
+            return sbx_error(e, (int) i, SBX_E_INVALID,
                              "\"%.180s\" cannot be reached", path);
         }
 
@@ -228,12 +251,8 @@ sbx_box_resolve(const sbx_spots_t *ops, const char *path, sbx_where_t *where,
                              "\"%.180s\" has too many links", path);
         }
 
-        for (i = 0; ops != NULL && i < ops->nops; i++) {
-            if (ops->ops[i].kind == SBX_SPOT_WRITABLE
-                && sbx_path_within(where->path, ops->ops[i].path))
-            {
-                where->through_link = 1;
-            }
+        if (ops != NULL && sbx_path_writable(ops, where->path)) {
+            where->through_link = 1;
         }
 
         if (sbx_resolve_link(where->path, rest, e) == -1) {
@@ -363,6 +382,17 @@ sbx_paths_writable(sbx_box_t *box, const char *path, const char *what,
     if (!where.exists || !where.is_dir || stat(where.path, &st) == -1) {
         return sbx_error(e, where.exists ? ENOTDIR : ENOENT, SBX_E_INVALID,
                          "%s \"%.180s\" is no directory", what, path);
+    }
+
+    /* else the command could open it, and what is denied in it could not be
+       found now */
+
+    if (!box->root
+        && faccessat(AT_FDCWD, where.path, X_OK, AT_EACCESS) == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INVALID,
+                         "%s \"%.180s\" cannot be entered", what,
+                         where.path);
     }
 
     if (sbx_paths_refused(where.path)) {
@@ -569,11 +599,15 @@ sbx_paths_deny(sbx_box_t *box, const char *path, unsigned read,
     sbx_where_t   where;
 
     if (sbx_box_resolve(&box->ops, path, &where, e) == -1) {
-        if (e->err == EACCES) {
-            return 0;                 /* no more can the command */
+        if (e->err != EACCES) {
+            return -1;
         }
 
-        return -1;
+        /* no more can the command, until it gives itself the right to */
+
+        if (!sbx_path_writable(&box->ops, where.path)) {
+            return 0;
+        }
     }
 
     if (strcmp(where.path, "/") == 0) {

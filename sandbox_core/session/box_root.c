@@ -833,12 +833,14 @@ sbx_view_deny(const sbx_box_t *box, const sbx_build_t *b,
 /*
  * A directory that is no mount point can be renamed, with a mount in it, and
  * another put in its place.  So every directory between the writable one and
- * the denied path is bound to itself.
+ * the denied path is bound to itself; once, since a copy holds all that is
+ * mounted below, and copies of copies double with each rule.
  */
 static int
 sbx_view_pin(const sbx_build_t *b, const char *from, const char *path)
 {
-    char    part[PATH_MAX], *p;
+    char          part[PATH_MAX], *p;
+    struct statx  st;
 
     (void) snprintf(part, sizeof(part), "%s", path);
 
@@ -855,6 +857,14 @@ sbx_view_pin(const sbx_build_t *b, const char *from, const char *path)
 
         if (fd == -1) {
             return errno == ENOENT || errno == EACCES ? 0 : -1;
+        }
+
+        if (statx(fd, "", AT_EMPTY_PATH, STATX_TYPE, &st) == -1) {
+            return -1;
+        }
+
+        if (st.stx_attributes & STATX_ATTR_MOUNT_ROOT) {
+            continue;
         }
 
         tree = sbx_sys_clone_tree(fd, "", 1);

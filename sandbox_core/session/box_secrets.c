@@ -107,18 +107,26 @@ sbx_box_secrets(sbx_box_t *box, sbx_error_t *e)
 }
 
 
-/* Out of reach or not there: nothing to hide. */
+/*
+ * Not there, or out of reach for good: nothing to hide.  A directory that
+ * cannot be searched as it is, but is in something writable, the command
+ * could open to itself: that is hidden as a whole.
+ */
 static int
 sbx_secrets_hide(sbx_box_t *box, const char *path, sbx_error_t *e)
 {
     size_t        i;
     sbx_spot_t   *op;
     sbx_where_t   where;
-    sbx_error_t   ignored;
+    sbx_error_t   why;
 
-    if (sbx_box_resolve(NULL, path, &where, &ignored) == -1
-        || !where.exists || where.path[1] == '\0')
+    if (sbx_box_resolve(NULL, path, &where, &why) == -1
+        && (why.err != EACCES || !sbx_path_writable(&box->ops, where.path)))
     {
+        return 0;
+    }
+
+    if (!where.exists || where.path[0] == '\0' || where.path[1] == '\0') {
         return 0;
     }
 
@@ -197,7 +205,8 @@ sbx_secrets_home(sbx_box_t *box, const char *home, sbx_error_t *e)
     size_t  i;
 
     if (home[0] != '/' || home[1] == '\0'
-        || faccessat(AT_FDCWD, home, X_OK, AT_EACCESS) == -1)
+        || (faccessat(AT_FDCWD, home, F_OK, AT_EACCESS) == -1
+            && errno != EACCES))
     {
         return 0;
     }
@@ -207,7 +216,8 @@ sbx_secrets_home(sbx_box_t *box, const char *home, sbx_error_t *e)
                      sbx_secrets_of_home[i]);
 
         if (n > 0 && (size_t) n < sizeof(path)
-            && faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0
+            && (faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0
+                || errno == EACCES)
             && sbx_secrets_hide(box, path, e) == -1)
         {
             return -1;
