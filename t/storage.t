@@ -189,6 +189,17 @@ subtest 'an image: sizes' => sub {
 };
 
 
+subtest 'an image: a small disk with many inodes' => sub {
+    for my $mb (1, 2, 5, 7) {
+        my $s = make(disk => "${mb}MB", inodes => 1_000_000);
+        my ($got, $said) = fill($s, 'f');
+        within_percent($got, $mb * $MB, 2, "$mb MB can be written, no more");
+        like($said, qr/No space left/, 'then ENOSPC');
+        destroy($s);
+    }
+};
+
+
 subtest 'an image: writing is not memory' => sub {
     images();
     plan(skip_all => 'too much for an emulated disk') if $small;
