@@ -183,6 +183,10 @@ subtest 'what cannot be a rule is refused, by the name of its entry' => sub {
                                    1 .. 60 ] });
     is_problem($res, 400, 'E2002', 'more than 128 KB', qr{131072 bytes});
 
+    $res = ask({ deny_write => [ map { "$_" . '/a' x 900 } 1 .. 15 ] });
+    is_problem($res, 400, 'E2002', 'more names than can be mounted',
+               qr{manifest/filesystem: .* more than 8192 names});
+
     my $most = session({ deny_read => [ map { "r$_" } 1 .. 64 ],
                          deny_write => [ map { "w$_" } 1 .. 64 ],
                          writable => [ map { "/opt/o$_" } 1 .. 64 ] });

@@ -43,6 +43,7 @@
 #define SBX_COMMANDS_MAX      256     /* commands alive in one session */
 #define SBX_RULES_MAX         (128 * 1024)   /* a session's file rules */
 #define SBX_RULES_KIND_MAX    64      /* of each kind */
+#define SBX_RULES_NAMES_MAX   8192    /* in all paths: each may be a mount */
 #define SBX_BINDS_SIZE        32768   /* the table of host directories */
 #define SBX_BINDS_MAX         64
 #define SBX_BIND_NAME_MAX     64

@@ -170,15 +170,28 @@ sbx_rule_below(const char *path, const char *dir)
 int
 sbx_rules_check(const void *rules, size_t size, sbx_error_t *e)
 {
-    int         rc;
-    sbx_rule_t  rule;
+    int          rc;
+    size_t       names;
+    sbx_rule_t   rule;
+    const char  *p;
 
+    names = 0;
     sbx_rule_first(&rule, rules, size);
 
     while ((rc = sbx_rule_next(&rule)) == 1) {
         if (sbx_rules_check_one(&rule, rules, e) != 0) {
             return -1;
         }
+
+        for (p = rule.text; (p = strchr(p, '/')) != NULL; p++) {
+            names++;
+        }
+    }
+
+    if (names > SBX_RULES_NAMES_MAX) {
+        return sbx_error(e, 0, SBX_E_MANIFEST,
+                         "/manifest/filesystem: its paths have more than %d "
+                         "names", SBX_RULES_NAMES_MAX);
     }
 
     if (rc == -1) {

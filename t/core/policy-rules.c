@@ -122,6 +122,7 @@ test_records(void)
 {
     int         rc;
     char        many[4 * (SBX_RULES_KIND_MAX + 1) + 1];
+    static char deep[(SBX_RULES_NAMES_MAX / 1024 + 1) * 2050];
     size_t      i, n;
     sbx_rule_t  rule;
 
@@ -168,6 +169,21 @@ test_records(void)
     check_is(many, 4 * SBX_RULES_KIND_MAX, SBX_OK, NULL);
     check_is(many, 4 * (SBX_RULES_KIND_MAX + 1), SBX_E_MANIFEST,
              "holds more than 64");
+
+    /* names of paths, in whichever rules */
+
+    for (i = 0; i <= SBX_RULES_NAMES_MAX / 1024; i++) {
+        deep[i * 2050] = i % 2 ? 'R' : 'W';
+
+        for (n = 0; n < 1024; n++) {
+            memcpy(deep + i * 2050 + 1 + 2 * n, "/a", 2);
+        }
+    }
+
+    check_is(deep, SBX_RULES_NAMES_MAX / 1024 * 2050, SBX_OK, NULL);
+    memcpy(deep + SBX_RULES_NAMES_MAX / 1024 * 2050, "R/a", 4);
+    check_is(deep, SBX_RULES_NAMES_MAX / 1024 * 2050 + 4, SBX_E_MANIFEST,
+             "more than 8192 names");
 }
 
 
