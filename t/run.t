@@ -561,6 +561,21 @@ for my $who (@who) {
     };
 
 
+    subtest "$who: processors that are seen" => sub {
+        my $all = 0 + `nproc`;
+        my $seen = 'env -u OMP_NUM_THREADS nproc; '
+                   . 'echo $OMP_NUM_THREADS $GOMAXPROCS';
+
+        is(sh($who, $seen, '--cpus', '0.5')->{out}, "1\n1 1\n",
+           'as many as the share, rounded up');
+        is(sh($who, $seen, '--cpus', '0.5', '--env', 'OMP_NUM_THREADS=3')
+           ->{out}, "1\n3 1\n", '--env wins');
+        is(sh($who, $seen, '--cpus', 4 * $all)->{out}, "$all\n$all $all\n",
+           'no more than there are');
+        is(sh($who, $seen)->{out}, "$all\n\n", 'all, where nothing is asked');
+    };
+
+
     subtest "$who: limits" => sub {
         my $j = json($who, '--memory', '64MB', '--', 'perl', '-e',
                      '$x = "a" x (300 << 20); print "got it"');

@@ -13,6 +13,13 @@
 #include <unistd.h>
 
 
+/* Read by OpenMP, BLAS and LAPACK libraries, and by language runtimes. */
+#define SBX_CPUS_VARIABLES                                                    \
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",             \
+    "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS",      \
+    "NUMEXPR_MAX_THREADS", "RAYON_NUM_THREADS", "POLARS_MAX_THREADS",         \
+    "GOMAXPROCS"
+
 #define SBX_CLEANUP(fn)   __attribute__((cleanup(fn)))
 #define sbx_auto_fd       SBX_CLEANUP(sbx_cleanup_fd) int
 #define sbx_auto_free     SBX_CLEANUP(sbx_cleanup_free)

@@ -12,12 +12,8 @@
 #include <string.h>
 
 
-/* Read by OpenMP, BLAS and LAPACK libraries, and by language runtimes. */
 static const char  *sbx_init_cpus_names[SBX_INIT_CPUS_VARIABLES] = {
-    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS",
-    "NUMEXPR_MAX_THREADS", "RAYON_NUM_THREADS", "POLARS_MAX_THREADS",
-    "GOMAXPROCS"
+    SBX_CPUS_VARIABLES
 };
 
 

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pwd.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -23,6 +24,7 @@
 
 #define SBX_HELPER_NAME   "sandbox-session"
 #define SBX_HELPER_FDS    4
+#define SBX_HELPER_OWN    16      /* variables that are made here, at most */
 
 
 static int sbx_helper_strings(const sbx_sandbox_t *sb,
@@ -31,6 +33,7 @@ static int sbx_helper_strings(const sbx_sandbox_t *sb,
 static int sbx_helper_spawn(const char *path, int socket, pid_t *pid);
 static int sbx_helper_send(int fd, const sbx_box_request_t *request,
     const int *fds, unsigned nfds);
+static int sbx_helper_cpus(sbx_sandbox_t *sb, size_t *n);
 static int sbx_helper_variable(sbx_sandbox_t *sb, size_t *n,
     const char *text, const char *value);
 
@@ -96,7 +99,11 @@ sbx_helper_environment(sbx_sandbox_t *sb, const char *const *env,
     struct passwd         pw, *found;
     char                  buf[4096];
 
-    for (room = 8; environ[room - 8] != NULL; room++) { /* void */ }
+    for (room = SBX_HELPER_OWN; environ[room - SBX_HELPER_OWN] != NULL;
+         room++)
+    {
+        /* void */
+    }
 
     for (i = 0; env != NULL && env[i] != NULL; i++) {
         room++;
@@ -144,7 +151,8 @@ sbx_helper_environment(sbx_sandbox_t *sb, const char *const *env,
         || sbx_helper_variable(sb, &n, "LOGNAME=",
                                geteuid() == 0 ? "user" : user)
            == -1
-        || sbx_helper_variable(sb, &n, "TMPDIR=", "/tmp") == -1)
+        || sbx_helper_variable(sb, &n, "TMPDIR=", "/tmp") == -1
+        || sbx_helper_cpus(sb, &n) == -1)
     {
         return sbx_error(e, errno, SBX_E_INTERNAL, "no memory");
     }
@@ -157,6 +165,42 @@ sbx_helper_environment(sbx_sandbox_t *sb, const char *const *env,
 
         if (sbx_helper_variable(sb, &n, env[i], NULL) == -1) {
             return sbx_error(e, errno, SBX_E_INTERNAL, "no memory");
+        }
+    }
+
+    return 0;
+}
+
+
+/* Libraries start as many threads as the run has processors. */
+static int
+sbx_helper_cpus(sbx_sandbox_t *sb, size_t *n)
+{
+    char       text[64];
+    size_t     i;
+    uint64_t   cpus;
+    cpu_set_t  own;
+
+    static const char  *names[] = { SBX_CPUS_VARIABLES };
+
+    if (sb->limits.cpus >= SBX_UNLIMITED) {
+        return 0;
+    }
+
+    cpus = (sb->limits.cpus + 999) / 1000;
+
+    if (sched_getaffinity(0, sizeof(own), &own) == 0
+        && cpus > (uint64_t) CPU_COUNT(&own))
+    {
+        cpus = (uint64_t) CPU_COUNT(&own);
+    }
+
+    for (i = 0; i < sbx_nelts(names); i++) {
+        (void) snprintf(text, sizeof(text), "%s=%llu", names[i],
+                        (unsigned long long) cpus);
+
+        if (sbx_helper_variable(sb, n, text, NULL) == -1) {
+            return -1;
         }
     }
 
