@@ -61,4 +61,23 @@ is("$res->{status} $res->{json}{code}", '404 E2009', 'and is not found again');
 is($res->{json}{ended}, 'destroyed', 'but its owner is told how it ended');
 
 $t->finish;
+
+
+# "make start" and "make stop", as the README says them.
+
+my $run = "$SandboxTest::ROOT/conf/sandbox-run";
+my $prefix = "/tmp/sbxquick.$$";
+my $port = SandboxTest::free_port();
+
+is(system("$run start $prefix $port $SandboxTest::BUILD >/dev/null"), 0,
+   'a server is started');
+my $made = `curl -s http://127.0.0.1:$port/v1/sessions --json '{"tenant_id":"a","user_id":"b"}'`;
+like($made, qr/"session_id":/, 'and makes a session');
+is(system("$run stop $prefix >/dev/null"), 0, 'and stopped');
+opendir my $d, $prefix or die "$prefix: $!";
+is(join(' ', grep { !/^\.\.?$/ } readdir $d), 'logs',
+   'only logs/ stays, no images either');
+closedir $d;
+system('rm', '-rf', $prefix);
+
 done_testing();
