@@ -61,6 +61,12 @@ sbx_storage_open(sbx_storage_kind_t kind, const char *dir,
     int             n;
     sbx_storage_t  *s;
 
+    /* it may come from a datagram */
+
+    if ((unsigned) kind >= sbx_nelts(sbx_storage_kinds)) {
+        return sbx_error(e, 0, SBX_E_INVALID, "no such kind of storage");
+    }
+
     s = calloc(1, sizeof(sbx_storage_t));
 
     if (s == NULL) {

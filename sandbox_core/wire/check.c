@@ -40,6 +40,7 @@ static const sbx_wire_string_t  sbx_wire_call_strings[] = {
 static const sbx_wire_string_t  sbx_wire_config_strings[] = {
     STRING(sbx_config_t, template_dir),
     STRING(sbx_config_t, cgroup),
+    STRING(sbx_config_t, storage_dir),
     { NULL, 0, 0 }
 };
 
