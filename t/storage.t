@@ -174,7 +174,7 @@ subtest 'an image: sizes' => sub {
 
     $s = make(disk => '40MB', inodes => 1000);
     my ($got, $said) = fill($s, 'f');
-    within_percent($got, 40 * $MB, 2, 'as much as was asked for can be written');
+    within_percent($got, 40 * $MB, 2, 'as much as was asked for');
     like($said, qr/No space left/, 'then ENOSPC');
     is_problem(put($s, 'up', 'x' x 100_000), 507, 'E4006', 'PUT: E4006');
     run($s, 'rm f');
@@ -399,7 +399,8 @@ subtest 'a directory without a quota' => sub {
 
     is("$i->{enforcement}{inodes} " . ($i->{isolated} ? 1 : 0), 'none 0',
        'it says that its disk is not limited');
-    is_problem(create({ manifest => { require_isolation => JSON::PP::true } }),
+    is_problem(create({ manifest => {
+                   require_isolation => JSON::PP::true } }),
                400, 'E2002', 'who insists is refused', qr/disk/);
 
     my ($check) = grep { $_->{name} eq 'storage' }

@@ -1,8 +1,9 @@
 /*
  * The string table of a call becomes the command's arguments and
  * environment: a short allow-list of init's own making, the counts of
- * processors (cpus.c), the session's variables, the call's; the last of a name wins, and each is there once.
- * No variable of init's environment is ever passed on.
+ * processors (cpus.c), the session's variables, the call's; the last of a
+ * name wins, and each is there once.  No variable of init's environment is
+ * ever passed on.
  */
 
 #include "init.h"

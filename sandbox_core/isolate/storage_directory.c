@@ -316,7 +316,7 @@ sbx_directory_start(sbx_storage_t *s, const char *id, sbx_removal_t **out)
 static void
 sbx_directory_child(const sbx_storage_t *s, const char *id)
 {
-    int             dir, rc;
+    int             dir, parent, rc;
     uint32_t        project;
     struct fsxattr  attr;
 
@@ -331,8 +331,11 @@ sbx_directory_child(const sbx_storage_t *s, const char *id)
     /* nothing else of the broker's is to be kept open, or in the way */
 
     dir = fcntl(dir, F_DUPFD, 2);
+    parent = fcntl(s->dir, F_DUPFD, 2);
 
-    if (dir == -1 || dup2(dir, 0) == -1 || dup2(s->dir, 1) == -1) {
+    if (dir == -1 || parent == -1 || dup2(dir, 0) == -1
+        || dup2(parent, 1) == -1)
+    {
         _exit(1);
     }
 

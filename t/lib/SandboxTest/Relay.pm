@@ -23,7 +23,7 @@ sub line {
 
     my $name = $self->{name};
 
-    if (my ($not, $text) = $line =~ /^(not )?ok \d+(?: - (.*))?$/) {
+    if (my ($not, $text) = $line =~ /^(not )?ok \d+(?:(?: -)? (.*))?$/) {
         $self->{count}++;
         $text //= '';
 
