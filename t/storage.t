@@ -221,7 +221,7 @@ subtest 'an image: writing is not memory' => sub {
     # what is in /dev/shm is memory, which no command has less of for it
 
     run($s, 'head -c 60000000 /dev/zero > /dev/shm/x');
-    $r = run($s, [ 'python3', '-c', "b = bytearray(200 << 20); print(len(b))" ]);
+    $r = run($s, [ 'python3', '-c', 'print(len(bytearray(200 << 20)))' ]);
     is("$r->{reason} $r->{exit_code}", 'exited 0',
        'a command has its memory beside a full /dev/shm');
     my (undef, $said) = fill($s, '/dev/shm/y');
@@ -269,7 +269,8 @@ subtest 'an image: nothing is left' => sub {
         destroy($s);
     }
 
-    ok(until_true(sub { !loops($images) }, 10), "no loop device after $cycles");
+    ok(until_true(sub { !loops($images) }, 10),
+       "no loop device after $cycles");
     is_deeply([ leftovers($images) ], [], 'no file but what is copied');
     is_deeply([ glob "$p/sessions/*" ], [], 'no directory');
     ok(!grep({ m{ \Q$p\E/(?!disk )} } mounts($t->broker)), 'no mount');
