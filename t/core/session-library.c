@@ -244,7 +244,15 @@ test_given(void)
     (void) snprintf(path, sizeof(path), "%s/made", dir);
     sb = sandbox(dir);
     is_str(sbx_sandbox_workspace(sb), dir, "a given workspace");
-    is_int(run(sb, "echo x > made", &r), 0, "is written");
+
+    if (run(sb, "echo x > made", &r) == -1) {
+        skip("its file system takes no idmapped mounts", "is written");
+        sbx_sandbox_free(sb);
+        (void) rmdir(dir);
+        return;
+    }
+
+    is_str(r.reason, "exited", "is written");
     sbx_sandbox_result_free(&r);
     sbx_sandbox_free(sb);
     ok(stat(path, &st) == 0 && st.st_uid == geteuid(),
