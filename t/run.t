@@ -36,6 +36,8 @@ my ($place) = grep { -d && -w } qw(/srv /opt /var/lib);
 my $dir = tempdir('sbxrunXXXXXX', DIR => $place, CLEANUP => 1);
 chmod 0755, $dir;
 mkdir "$dir/bin";
+mkdir "$dir/tmp";
+chmod 01777, "$dir/tmp";
 
 for my $name (qw(sandboxctl sandbox-session)) {
     copy("$SandboxTest::BUILD/$name", "$dir/bin/$name") or die $!;
@@ -77,6 +79,7 @@ sub start {
 
     if (!$pid) {
         %ENV = (PATH => '/usr/bin:/bin:/usr/sbin:/sbin', HOME => "$dir/home",
+                TMPDIR => "$dir/tmp",
                 ($SandboxTest::SANITIZE
                  ? (ASAN_OPTIONS => 'detect_leaks=0') : ()), %$env);
         open STDIN, '<', '/dev/null';
@@ -144,10 +147,13 @@ sub left {
             && mine($pid);
     }
 
-    push @left, glob '/tmp/sandbox-run-*';
+    push @left, glob "$dir/tmp/*";
+
+    # A group is its helper's, whose number it has: ours, or nobody's.
 
     for my $root (SandboxTest::cgroup_roots()) {
-        push @left, split /\n/, `find $root -type d -name 'ir0*' 2>/dev/null`;
+        push @left, grep { m{/ir(\d{10})x\w+$} && helper_is_ours($1 + 0) }
+            split /\n/, `find $root -type d -name 'ir0*' 2>/dev/null`;
     }
 
     my %mounts;
@@ -158,6 +164,15 @@ sub left {
     }
 
     return @left, sort keys %mounts;
+}
+
+
+sub helper_is_ours {
+    my ($pid) = @_;
+
+    my $exe = readlink "/proc/$pid/exe";
+
+    return !defined $exe || $exe =~ m{^\Q$dir\E/};
 }
 
 
@@ -445,6 +460,31 @@ for my $who (@who) {
         is(sh($who, "$try /run/$MARK.sock $dir/open.sock")->{out}, 'outout',
            'of the host are out of reach, in /run and elsewhere');
         unlink "$dir/open.sock";
+
+        if ($who eq 'root') {
+            # not known to the run when it starts, and beside something that
+            # takes no idmapped mount
+
+            mkdir "$dir/proc";
+            system 'mount', '-t', 'proc', 'proc', "$dir/proc";
+
+            POSIX::mkfifo("$dir/fifo", 0666);
+            chmod 0666, "$dir/fifo";
+            sysopen my $fifo, "$dir/fifo", POSIX::O_RDWR() or die $!;
+            my $job = start('root', {}, @ws, '--', '/bin/sh', '-c',
+                            "touch at; until [ -e go ]; do sleep 0.05; done; "
+                            . "$try $dir/late.sock; echo x > $dir/fifo "
+                            . '|| echo closed');
+            SandboxTest::wait_for(sub { -e "$w/at" }, within(20));
+            my $late = IO::Socket::UNIX->new(Local => "$dir/late.sock",
+                                             Listen => 1) or die $!;
+            chmod 0777, "$dir/late.sock";
+            write_file("$w/go", '');
+            is(finish($job)->{out}, "outclosed\n",
+               'nor one that listens later, nor a FIFO');
+            unlink "$dir/late.sock", "$dir/fifo";
+            system 'umount', "$dir/proc";
+        }
     };
 
 

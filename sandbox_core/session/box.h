@@ -143,6 +143,9 @@ typedef struct {
     gid_t               gid;
     uid_t               inner_uid;
     gid_t               inner_gid;
+    int                 nobody;                    /* a user namespace that
+                                                      maps no id of a file, or
+                                                      -1 */
 
     sbx_spots_t           ops;
     size_t              workspace;                 /* its op */
@@ -217,6 +220,9 @@ int sbx_box_resolve(const sbx_spots_t *ops, const char *path,
 
 /* box_secrets.c: the masks of credentials, and of sockets that listen. */
 int sbx_box_secrets(sbx_box_t *box, sbx_error_t *e);
+/* Calls back for each mount of this namespace, until that returns -1. */
+int sbx_box_mounts(int (*mount)(const char *path, const char *type,
+    void *data, sbx_error_t *e), void *data, sbx_error_t *e);
 
 /* box_ids.c: root's choice of a host id, and idmapped writable trees. */
 int sbx_box_ids(sbx_box_t *box, sbx_error_t *e);

@@ -7,6 +7,10 @@
  * the directory's owner and that id, so what it writes is the owner's on the
  * disk.  Where a file system takes no such mounts, the run takes the
  * owner's id itself, unless that is root.
+ *
+ * The read-only view of root's runs is mounted with no id mapped at all.  The
+ * kernel then refuses every write to what is there, which for sockets and
+ * FIFOs a read-only mount does not.
  */
 
 #include "box.h"
@@ -23,7 +27,7 @@
 #include <sys/wait.h>
 
 
-#define SBX_USERNS_WAIT   1000        /* ms */
+#define SBX_USERNS_WAIT   30000       /* ms */
 
 
 static int sbx_ids_choose(sbx_box_t *box, sbx_error_t *e);
@@ -80,6 +84,13 @@ sbx_ids_choose(sbx_box_t *box, sbx_error_t *e)
     box->gid = box->uid;
     box->inner_uid = SBX_BOX_UID;
     box->inner_gid = SBX_BOX_UID;
+    box->nobody = sbx_ids_userns(box->uid, box->gid, box->uid, box->gid);
+
+    if (box->nobody == -1) {
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "user namespace: none can be made, see "
+                         "user.max_user_namespaces");
+    }
 
     if (sbx_ids_map(box, &failed, e) == 0) {
         return 0;

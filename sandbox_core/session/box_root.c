@@ -40,6 +40,7 @@ typedef struct {
     char   name[NAME_MAX + 1];
     char  *link;
     int    tree;
+    int    parts;                 /* without what is mounted below it */
 } sbx_top_t;
 
 typedef struct {
@@ -50,6 +51,9 @@ typedef struct {
     int         root_mount;
     int         system;
     int         scratch;
+    int         nobody;
+    char      **parts;
+    size_t      nparts;
 } sbx_build_t;
 
 
@@ -57,6 +61,8 @@ static int sbx_view_trees(sbx_box_t *box, const sbx_build_t *b,
     sbx_error_t *e);
 static int sbx_view_tops(sbx_build_t *b, sbx_error_t *e);
 static int sbx_view_top(sbx_build_t *b, const char *name, sbx_error_t *e);
+static int sbx_view_alone(const sbx_build_t *b, const char *path);
+static int sbx_view_parts(sbx_build_t *b, sbx_error_t *e);
 static int sbx_view_base(sbx_build_t *b, sbx_error_t *e);
 static int sbx_view_system(sbx_error_t *e);
 static int sbx_view_seal(int mount, sbx_error_t *e);
@@ -111,6 +117,7 @@ sbx_box_root(sbx_box_t *box, int proc, sbx_error_t *e)
     b.root_mount = -1;
     b.system = -1;
     b.scratch = -1;
+    b.nobody = box->nobody;
     b.host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
     if (b.host == -1) {
@@ -122,6 +129,7 @@ sbx_box_root(sbx_box_t *box, int proc, sbx_error_t *e)
         || sbx_view_base(&b, e) == -1
         || sbx_view_scratch(box, &b, e) == -1
         || sbx_view_place(&b, e) == -1
+        || sbx_view_parts(&b, e) == -1
         || sbx_view_dev(e) == -1
         || sbx_view_sys(&b, e) == -1
         || sbx_view_seal(b.system, e) == -1
@@ -310,14 +318,128 @@ sbx_view_top(sbx_build_t *b, const char *name, sbx_error_t *e)
         return 0;
     }
 
+    if (top->tree != -1 && b->nobody != -1
+        && sbx_sys_mount_attr(top->tree, SBX_HOST, b->nobody) == -1)
+    {
+        /* all or nothing, and something below takes no such mount: then each
+           for itself */
+
+        (void) close(top->tree);
+        top->tree = sbx_view_alone(b, name);
+        top->parts = 1;
+    }
+
     if (top->tree == -1
-        || sbx_sys_mount_attr(top->tree, SBX_HOST, -1) == -1)
+        || (b->nobody == -1
+            && sbx_sys_mount_attr(top->tree, SBX_HOST, -1) == -1))
     {
         return sbx_error(e, errno, SBX_E_INTERNAL,
                          "cannot make a read-only view of \"/%s\"", name);
     }
 
     b->ntops++;
+
+    return 0;
+}
+
+
+/* One mount without what is mounted below it. */
+static int
+sbx_view_alone(const sbx_build_t *b, const char *path)
+{
+    sbx_auto_fd  tree = -1;
+
+    tree = sbx_sys_clone_tree(b->host, path, 0);
+
+    if (tree == -1
+        || (sbx_sys_mount_attr(tree, SBX_HOST, b->nobody) == -1
+            && sbx_sys_mount_attr(tree, SBX_HOST, -1) == -1))
+    {
+        return -1;
+    }
+
+    return sbx_steal_fd(&tree);
+}
+
+
+static int
+sbx_view_part(const char *path, const char *type, void *data,
+    sbx_error_t *e)
+{
+    char         **parts;
+    size_t         i, len;
+    sbx_build_t   *b;
+
+    (void) type;
+    b = data;
+    len = strcspn(path + 1, "/");
+
+    for (i = 0; i < b->ntops; i++) {
+        if (b->tops[i].parts && strlen(b->tops[i].name) == len
+            && memcmp(b->tops[i].name, path + 1, len) == 0
+            && path[1 + len] == '/')
+        {
+            break;
+        }
+    }
+
+    if (i == b->ntops) {
+        return 0;
+    }
+
+    parts = realloc(b->parts, (b->nparts + 1) * sizeof(char *));
+
+    if (parts == NULL) {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "no memory");
+    }
+
+    b->parts = parts;
+    parts[b->nparts] = strdup(path);
+
+    return parts[b->nparts++] == NULL
+           ? sbx_error(e, errno, SBX_E_INTERNAL, "no memory") : 0;
+}
+
+
+static int
+sbx_view_order(const void *one, const void *two)
+{
+    return strcmp(*(char *const *) one, *(char *const *) two);
+}
+
+
+/* What was mounted below, from above to below; what cannot be reached, or is
+ * mounted over, is left out. */
+static int
+sbx_view_parts(sbx_build_t *b, sbx_error_t *e)
+{
+    size_t  i;
+
+    if (sbx_box_mounts(sbx_view_part, b, e) == -1) {
+        return -1;
+    }
+
+    if (b->nparts == 0) {
+        return 0;
+    }
+
+    qsort(b->parts, b->nparts, sizeof(char *), sbx_view_order);
+
+    for (i = 0; i < b->nparts; i++) {
+        sbx_auto_fd  tree = -1, target = -1;
+
+        if (i > 0 && strcmp(b->parts[i], b->parts[i - 1]) == 0) {
+            continue;
+        }
+
+        target = sbx_view_open(b->root, b->parts[i]);
+        tree = target == -1 ? -1 : sbx_view_alone(b, b->parts[i] + 1);
+
+        if (tree != -1 && sbx_sys_move_mount_onto(tree, target) == -1) {
+            return sbx_error(e, errno, SBX_E_INTERNAL,
+                             "cannot mount \"%.180s\"", b->parts[i]);
+        }
+    }
 
     return 0;
 }

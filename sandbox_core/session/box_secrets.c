@@ -20,16 +20,20 @@
 #include <string.h>
 
 
-#define SBX_SOCKETS_MAX   1024
-#define SBX_HOMES_MAX     512
+#define SBX_SOCKETS_MAX      1024
+#define SBX_SOCKETS_PASSES   5
+#define SBX_HOMES_MAX        512
 
 
 static int sbx_secrets_home(sbx_box_t *box, const char *home,
     sbx_error_t *e);
 static int sbx_secrets_homes(sbx_box_t *box, sbx_error_t *e);
 static int sbx_secrets_system(sbx_box_t *box, sbx_error_t *e);
+static int sbx_secrets_listeners(sbx_box_t *box, sbx_error_t *e);
 static int sbx_secrets_sockets(sbx_box_t *box, sbx_error_t *e);
 static int sbx_secrets_mounts(sbx_box_t *box, sbx_error_t *e);
+static int sbx_secrets_mount(const char *path, const char *type, void *data,
+    sbx_error_t *e);
 static void sbx_secrets_unescape(char *path);
 static int sbx_secrets_hide(sbx_box_t *box, const char *path,
     sbx_error_t *e);
@@ -89,7 +93,7 @@ sbx_box_secrets(sbx_box_t *box, sbx_error_t *e)
 {
     if (sbx_secrets_homes(box, e) == -1
         || sbx_secrets_system(box, e) == -1
-        || sbx_secrets_sockets(box, e) == -1
+        || sbx_secrets_listeners(box, e) == -1
         || sbx_secrets_mounts(box, e) == -1)
     {
         return -1;
@@ -128,6 +132,14 @@ sbx_secrets_hide(sbx_box_t *box, const char *path, sbx_error_t *e)
 
     if (!where.exists || where.path[0] == '\0' || where.path[1] == '\0') {
         return 0;
+    }
+
+    for (i = 0; i < box->ops.nops; i++) {
+        if (box->ops.ops[i].kind == SBX_SPOT_HIDE
+            && strcmp(box->ops.ops[i].path, where.path) == 0)
+        {
+            return 0;
+        }
     }
 
     for (i = 0; i < sbx_nelts(sbx_secrets_not_shown); i++) {
@@ -253,6 +265,29 @@ sbx_secrets_system(sbx_box_t *box, sbx_error_t *e)
 }
 
 
+/* The kernel's list passes over some while others come and go. */
+static int
+sbx_secrets_listeners(sbx_box_t *box, sbx_error_t *e)
+{
+    size_t    before;
+    unsigned  i;
+
+    for (i = 0; i < SBX_SOCKETS_PASSES; i++) {
+        before = box->ops.nops;
+
+        if (sbx_secrets_sockets(box, e) == -1) {
+            return -1;
+        }
+
+        if (i > 0 && box->ops.nops == before) {
+            break;
+        }
+    }
+
+    return 0;
+}
+
+
 /*
  * Those of this network namespace, at the start of the run.  One in a
  * directory that the caller made writable is the caller's wish.
@@ -306,6 +341,32 @@ sbx_secrets_sockets(sbx_box_t *box, sbx_error_t *e)
 static int
 sbx_secrets_mounts(sbx_box_t *box, sbx_error_t *e)
 {
+    return sbx_box_mounts(sbx_secrets_mount, box, e);
+}
+
+
+static int
+sbx_secrets_mount(const char *path, const char *type, void *data,
+    sbx_error_t *e)
+{
+    size_t  i;
+
+    for (i = 0; i < sbx_nelts(sbx_secrets_doors); i++) {
+        if (strncmp(type, sbx_secrets_doors[i], strlen(sbx_secrets_doors[i]))
+            == 0)
+        {
+            return sbx_secrets_hide(data, path, e);
+        }
+    }
+
+    return 0;
+}
+
+
+int
+sbx_box_mounts(int (*mount)(const char *path, const char *type, void *data,
+    sbx_error_t *e), void *data, sbx_error_t *e)
+{
     int      rc;
     FILE    *file;
     char    *line, *path, *type, *end;
@@ -341,17 +402,9 @@ sbx_secrets_mounts(sbx_box_t *box, sbx_error_t *e)
 
         *end = '\0';
         type += 3;
-
-        for (i = 0; i < sbx_nelts(sbx_secrets_doors); i++) {
-            if (strncmp(type, sbx_secrets_doors[i],
-                        strlen(sbx_secrets_doors[i]))
-                == 0)
-            {
-                sbx_secrets_unescape(path + 1);
-                rc = sbx_secrets_hide(box, path + 1, e);
-                break;
-            }
-        }
+        type[strcspn(type, " ")] = '\0';
+        sbx_secrets_unescape(path + 1);
+        rc = mount(path + 1, type, data, e);
     }
 
     free(line);

@@ -47,6 +47,7 @@ main(int argc, char **argv)
     (void) sbx_sys_close_range(SBX_BOX_SOCKET + 1, ~0u, 0);
     (void) fcntl(SBX_BOX_SOCKET, F_SETFD, FD_CLOEXEC);
 
+    box.nobody = -1;
     answer.magic = SBX_BOX_MAGIC;
     answer.type = SBX_BOX_FAILED;
 
