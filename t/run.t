@@ -451,7 +451,7 @@ for my $who (@who) {
                   . '"out" for @ARGV\' ';
         my @listen = map {
             unlink $_;
-            my $s = IO::Socket::UNIX->new(Local => $_, Listen => 1,
+            my $s = IO::Socket::UNIX->new(Local => $_, Listen => 4096,
                                           Type => SOCK_STREAM) or die "$_ $!";
             chmod 0777, $_;
             $s;
@@ -459,7 +459,38 @@ for my $who (@who) {
 
         is(sh($who, "$try /run/$MARK.sock $dir/open.sock")->{out}, 'outout',
            'of the host are out of reach, in /run and elsewhere');
-        unlink "$dir/open.sock";
+
+        # a name is listed for each connection: 1200 of one do not use up the
+        # room for the one that comes after them
+
+        my @busy;
+
+        for (1 .. 3) {
+            pipe my $ready, my $told or die $!;
+            push @busy, fork // die $!;
+
+            if (!$busy[-1]) {
+                my @c = map { IO::Socket::UNIX->new(Peer => "$dir/open.sock") }
+                            1 .. 400;
+                syswrite $told, "x";
+                sleep 600;
+                POSIX::_exit(0);
+            }
+
+            close $told;
+            sysread $ready, my $byte, 1;
+        }
+
+        unlink "$dir/late.sock";
+        push @listen, IO::Socket::UNIX->new(Local => "$dir/late.sock",
+                                            Listen => 1) // die $!;
+        chmod 0777, "$dir/late.sock";
+        is(sh($who, "$try $dir/open.sock $dir/late.sock")->{out}, 'outout',
+           'however many connections there are');
+        kill 'KILL', @busy;
+        waitpid $_, 0 for @busy;
+        pop @listen;
+        unlink "$dir/open.sock", "$dir/late.sock";
 
         if ($who eq 'root') {
             # not known to the run when it starts, and beside something that
@@ -921,6 +952,53 @@ subtest 'where user namespaces are refused' => sub {
     is("$r->{status} $r->{out}", "0 ran\n", 'else it runs');
     like($r->{err}, qr/^sandboxctl: not isolated: user namespace/,
          'and says what it is');
+};
+
+
+# In a user namespace that has all ids the helper is root, and the limits are
+# that namespace's own.
+
+subtest 'root: no isolation to be had' => sub {
+    my $map = write_file("$dir/map.pl", <<'PERL');
+pipe my $r, my $w or die;
+my $p = fork // die;
+if (!$p) {
+    close $w;
+    open STDIN, '<&', $r;
+    exec 'unshare', '--user', 'sh', '-c',
+         'read go; exec unshare -m sh -c "$@"', 'sh',
+         'echo 0 > /proc/sys/user/max_pid_namespaces && exec "$@"', 'sh',
+         @ARGV;
+}
+close $r;
+my $own = readlink '/proc/self/ns/user';
+for (1 .. 1000) {
+    last if (readlink("/proc/$p/ns/user") // $own) ne $own;
+    select undef, undef, undef, 0.01;
+}
+for my $file (qw(uid_map gid_map)) {
+    open my $f, '>', "/proc/$p/$file" or die $!;
+    syswrite $f, "0 0 4294967295\n" or die $!;
+}
+syswrite $w, "go\n";
+waitpid $p, 0;
+exit $? >> 8;
+PERL
+    my @map = ('perl', $map);
+
+    plan(skip_all => 'no user namespace with all ids')
+        if system(@map, 'true') != 0;
+
+    local $AS{root} = \@map;
+    mkdir "$dir/given";
+    chown 4321, 4321, "$dir/given";
+    my @o = ('--workspace', "$dir/given");
+    my $r = sh('root', 'echo ran', @o);
+    is($r->{status}, 125, 'is an error, not a command with all rights');
+    is($r->{out}, '', 'nothing ran');
+    like($r->{err}, qr/namespace/, 'that names the layer');
+    is(sh('root', 'echo ran', @o, '--backend', 'passthrough')->{out}, "ran\n",
+       'unless that is asked for');
 };
 
 

@@ -46,8 +46,6 @@
 #define SBX_IMAGE_OWN_INODES  11         /* reserved, and lost+found */
 #define SBX_IMAGE_OVERLAY     1          /* directory of its own in work */
 #define SBX_IMAGE_SLACK       4          /* blocks more than asked for */
-#define SBX_IMAGE_EXACT       4          /* rounds after which more will do */
-#define SBX_IMAGE_SPARE       32768      /* and how many */
 #define SBX_IMAGE_GROUP       32768      /* most blocks, and most inodes */
 #define SBX_IMAGE_GROUP_LEAST 256        /* blocks */
 #define SBX_IMAGE_BIG         (1u << 31) /* blocks: descriptors of 64 bits */
@@ -88,7 +86,6 @@ static int sbx_image_format(const sbx_storage_t *s, const char *name, int fd,
     const sbx_image_size_t *size, sbx_error_t *e);
 static int sbx_image_mkfs(const char *path, uint64_t blocks,
     uint64_t inodes, sbx_error_t *e);
-static int sbx_image_spare(int fd, uint32_t blocks, sbx_error_t *e);
 static uint64_t sbx_image_group(uint64_t blocks, uint64_t inodes);
 static int sbx_image_run(char *const *argv, sbx_error_t *e);
 static int sbx_image_super(int fd, sbx_image_super_t *super);
@@ -338,37 +335,17 @@ sbx_image_format(const sbx_storage_t *s, const char *name, int fd,
             return 0;
         }
 
-        /* with many inodes a size grows by leaps, one of each group */
-
-        if (i >= SBX_IMAGE_EXACT && lack <= 0 && lack >= -SBX_IMAGE_SPARE) {
-            return sbx_image_spare(fd, (uint32_t) -lack, e);
-        }
-
         /* a larger file system keeps more for itself */
 
         blocks += (uint64_t) (lack + lack / 49 + 1);
     }
 
-    return sbx_error(e, 0, SBX_E_UNAVAILABLE,
-                     "mkfs.ext4 makes no file system with room for %" PRIu64
-                     " MB", size->blocks >> 8);
-}
+    /* with many inodes a size grows by leaps, as large as a small disk */
 
-
-/* Blocks for root of the machine alone: nobody's, in a session. */
-static int
-sbx_image_spare(int fd, uint32_t blocks, sbx_error_t *e)
-{
-    uint32_t  word;
-
-    word = htole32(blocks);
-
-    if (pwrite(fd, &word, sizeof(word), 1024 + 0x8) != sizeof(word)) {
-        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
-                         "cannot write to an image");
-    }
-
-    return 0;
+    return sbx_error(e, 0, SBX_E_MANIFEST,
+                     "/manifest/resources/inodes: no image of %" PRIu64
+                     " MB has as many: ask for more disk or for fewer",
+                     size->blocks >> 8);
 }
 
 

@@ -290,7 +290,7 @@ sbx_view_top(sbx_build_t *b, const char *name, sbx_error_t *e)
     }
 
     if (b->ntops == SBX_TOPS_MAX) {
-        return sbx_error(e, 0, SBX_E_UNAVAILABLE,
+        return sbx_error(e, 0, SBX_E_MANIFEST,
                          "\"/\" has more than %d directories", SBX_TOPS_MAX);
     }
 

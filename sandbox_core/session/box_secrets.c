@@ -20,7 +20,6 @@
 #include <string.h>
 
 
-#define SBX_SOCKETS_MAX      1024
 #define SBX_SOCKETS_PASSES   5
 #define SBX_HOMES_MAX        512
 
@@ -290,7 +289,9 @@ sbx_secrets_listeners(sbx_box_t *box, sbx_error_t *e)
 
 /*
  * Those of this network namespace, at the start of the run.  One in a
- * directory that the caller made writable is the caller's wish.
+ * directory that the caller made writable is the caller's wish.  All of them,
+ * however many: with too many for the kernel to mount over the run fails,
+ * and whoever listens on many does not leave those of others open.
  */
 static int
 sbx_secrets_sockets(sbx_box_t *box, sbx_error_t *e)
@@ -302,10 +303,9 @@ sbx_secrets_sockets(sbx_box_t *box, sbx_error_t *e)
 
     file = fopen("/proc/net/unix", "re");
     rc = 0;
-    n = 0;
+    n = box->ops.nops;                /* what comes is no place of the run */
 
-    while (rc == 0 && file != NULL && n < SBX_SOCKETS_MAX
-           && fgets(line, sizeof(line), file) != NULL)
+    while (rc == 0 && file != NULL && fgets(line, sizeof(line), file) != NULL)
     {
         path = strchr(line, '/');
 
@@ -315,7 +315,7 @@ sbx_secrets_sockets(sbx_box_t *box, sbx_error_t *e)
 
         path[strcspn(path, "\n")] = '\0';
 
-        for (i = 0; i < box->ops.nops; i++) {
+        for (i = 0; i < n; i++) {
             if ((box->ops.ops[i].kind == SBX_SPOT_SCRATCH
                  || box->ops.ops[i].kind == SBX_SPOT_WRITABLE)
                 && sbx_path_within(path, box->ops.ops[i].path))
@@ -324,9 +324,8 @@ sbx_secrets_sockets(sbx_box_t *box, sbx_error_t *e)
             }
         }
 
-        if (i == box->ops.nops) {
+        if (i == n) {
             rc = sbx_secrets_hide(box, path, e);
-            n++;
         }
     }
 

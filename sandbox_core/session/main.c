@@ -25,6 +25,7 @@ static int sbx_main_strings(sbx_box_t *box, int fd, sbx_error_t *e);
 static int sbx_main_lock(const sbx_box_t *box, int *lock, sbx_error_t *e);
 static int sbx_main_owner(sbx_box_t *box, sbx_error_t *e);
 static unsigned sbx_main_mapped(uint64_t id, unsigned same);
+static int sbx_main_refused(const sbx_box_t *box, const sbx_error_t *e);
 static void sbx_main_run(sbx_box_t *box, sbx_box_answer_t *answer);
 
 
@@ -319,6 +320,34 @@ sbx_main_lock(const sbx_box_t *box, int *lock, sbx_error_t *e)
 }
 
 
+/*
+ * Whether the machine has no isolation for this user at all.  Root has the
+ * right to it, and a command with root's rights would be the machine's end;
+ * and what is only short just now, others may have used up.
+ */
+static int
+sbx_main_refused(const sbx_box_t *box, const sbx_error_t *e)
+{
+    size_t  i;
+
+    static const int  passing[] = {
+        EAGAIN, ENOMEM, EMFILE, ENFILE, EINTR, EBUSY
+    };
+
+    if (box->root || e->code != SBX_E_UNAVAILABLE) {
+        return 0;
+    }
+
+    for (i = 0; i < sbx_nelts(passing); i++) {
+        if (e->err == passing[i]) {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
 static void
 sbx_main_run(sbx_box_t *box, sbx_box_answer_t *answer)
 {
@@ -342,9 +371,9 @@ sbx_main_run(sbx_box_t *box, sbx_box_answer_t *answer)
         sbx_box_run(box, answer);
 
         if (answer->type == SBX_BOX_RESULT
-            || answer->error.code != SBX_E_UNAVAILABLE
             || box->request.backend == SBX_BACKEND_NAMESPACES
-            || (box->request.flags & SBX_BOX_REQUIRE))
+            || (box->request.flags & SBX_BOX_REQUIRE)
+            || !sbx_main_refused(box, &answer->error))
         {
             return;
         }
