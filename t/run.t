@@ -615,13 +615,19 @@ for my $who (@who) {
         is($r->{status}, 125, 'so is what is not there');
         like($r->{err}, qr/is not there.*make it first/, 'with what to do');
         ok(!-e "$d/ws/not", 'and nothing is made');
+        $r = sh($who, 'echo x > there; cat there', @o, '--deny-read', 'there');
+        is($r->{status}, 125, 'nor can be hidden what is yet to be made');
+        like($r->{err}, qr/deny_read.*is not there.*make it first/,
+             'with what to do');
         is(sh($who, 'echo ok', @o, '--deny-write', '/no/such',
-              '--deny-read', 'not/there', '--deny-read', '/no/such')->{out},
+              '--deny-read', '/no/such')->{out},
            "ok\n", 'where it could not be written it does not matter');
         is(sh($who, 'mkdir /tmp/x 2>/dev/null; echo x > /tmp/x/y && echo w; '
                     . 'true', @o, '--deny-write', '/tmp/x')->{out}, '',
            'in the private /tmp it is kept too');
 
+        write_file("$d/ws/a/b/secret", "old\n");
+        is(sh($who, 'cat a/b/secret', @o)->{out}, "old\n", 'is read');
         is(sh($who, 'cat a/b/secret; ls a; cat more 2>/dev/null; true', @o,
               '--deny-read', 'a/b/secret')->{out}, "b\n",
            '--deny-read of a file');

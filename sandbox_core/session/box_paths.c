@@ -653,13 +653,14 @@ sbx_paths_deny(sbx_box_t *box, const char *path, unsigned read,
         deny->writable = -1;
 
     } else if (!where.exists) {
-        if (read || deny->writable == -1) {
+        if (deny->writable == -1) {
             return 0;
         }
 
         return sbx_error(e, ENOENT, SBX_E_INVALID,
-                         "deny_write \"%.180s\" is not there, and nothing is "
-                         "made in a directory of yours: make it first", path);
+                         "%s \"%.180s\" is not there, and nothing is made in a "
+                         "directory of yours: make it first",
+                         read ? "deny_read" : "deny_write", path);
     }
 
     deny->path = strdup(where.path);
