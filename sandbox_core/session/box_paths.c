@@ -658,8 +658,8 @@ sbx_paths_deny(sbx_box_t *box, const char *path, unsigned read,
         }
 
         return sbx_error(e, ENOENT, SBX_E_INVALID,
-                         "%s \"%.180s\" is not there, and nothing is made in a "
-                         "directory of yours: make it first",
+                         "%s \"%.180s\" is not there, and nothing is made "
+                         "in a directory of yours: make it first",
                          read ? "deny_read" : "deny_write", path);
     }
 
