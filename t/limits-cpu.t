@@ -150,6 +150,56 @@ subtest 'what is left in the background is counted on' => sub {
 };
 
 
+# The weight of a session's group: ten times another's while it is ahead.
+
+sub is_ahead {
+    my ($dirs) = @_;
+
+    for my $dir (@$dirs) {
+        my $w = slurp("$dir/cpu.shares") // slurp("$dir/cpu.weight") // next;
+        return $w == 10240 || $w == 1000;
+    }
+
+    return undef;
+}
+
+
+subtest 'what has just begun goes first, as far as its credit goes' => sub {
+    my $v = session(cpus => cores());
+    my @dirs = grep { m{/\Q$v\E$} } cgroup_dirs();
+
+    defined is_ahead(\@dirs)
+        or plan skip_all => 'processors have no controller';
+
+    ok(until_true(sub { !is_ahead(\@dirs) }), 'behind when nothing begins');
+
+    my $job = async { run($v, 'sleep 1; exec /home/user/load cpu 1.5') };
+
+    ok(until_true(sub { is_ahead(\@dirs) }), 'ahead when a command begins');
+    ok(until_true(sub { !is_ahead(\@dirs) }), 'not for long');
+    is($job->get->{reason}, 'exited', 'it ends behind');
+
+    # more than comes back, in short commands
+
+    my ($ahead, $n) = (0, 0);
+    my $stop = time + within(5);
+
+    while (time < $stop && ($n == $ahead || $ahead == 0)) {
+        my $short = async { load($v, 'burn 4 wide 0.2') };
+        my $seen;
+        until_true { $seen ||= is_ahead(\@dirs); $seen || $short->ready };
+        $short->get;
+        $ahead++ if $seen;
+        $n++;
+    }
+
+    cmp_ok($ahead, '>', 0, 'short ones are ahead');
+    cmp_ok($ahead, '<', $n, 'till their credit is used up')
+        or diag("all of $n");
+    destroy($v);
+};
+
+
 destroy($s);
 $t->finish;
 done_testing();

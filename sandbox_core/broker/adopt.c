@@ -159,6 +159,7 @@ sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg, sbx_error_t *e)
     }
 
     (void) sbx_cgroup_command_reclaim(s->cgroup);
+    (void) sbx_cgroup_session_ahead(s->cgroup, 0);
 
     return 0;
 }

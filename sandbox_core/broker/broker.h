@@ -142,6 +142,10 @@ struct sbx_session_s {
     sbx_timer_t              expiry;
     sbx_timer_t              groups;    /* spare and lingering */
     sbx_timer_t              queue;     /* deadlines of .tasks */
+    sbx_timer_t              credit_timer;
+    int64_t                  credit;    /* us of processor time */
+    uint64_t                 credit_at;
+    uint64_t                 credit_cpu;  /* used when it was charged */
     uint32_t                 backoff;
 
     sbx_record_job_t        *job;       /* being written */
@@ -153,6 +157,8 @@ struct sbx_session_s {
     unsigned                 exited:1;
     unsigned                 watched:1; /* its pidfd has told */
     unsigned                 keyed:1;   /* found by its key */
+    unsigned                 ahead:1;   /* of other sessions */
+    unsigned                 credit_again:1;
 };
 
 
@@ -387,6 +393,13 @@ int sbx_command_send(sbx_session_t *s, sbx_op_t op);
  * waits. */
 void sbx_command_drop(sbx_session_t *s);
 int sbx_command_numbers(sbx_session_t *s, int adopt);
+
+/* credit.c: who goes first where processors are short */
+void sbx_credit_open(sbx_session_t *s);
+/* The session begins something that somebody waits for. */
+void sbx_credit_begin(sbx_session_t *s);
+void sbx_credit_tick(sbx_timer_t *timer);
+void sbx_credit_close(sbx_session_t *s);
 
 /* ids.c */
 int sbx_ids_open(sbx_broker_t *b, sbx_error_t *e);

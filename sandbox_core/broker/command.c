@@ -82,6 +82,7 @@ sbx_command_call(sbx_session_t *s, const sbx_call_t *head, int fd,
         return;
     }
 
+    sbx_credit_begin(s);
     sbx_command_start(s, &p);
 }
 

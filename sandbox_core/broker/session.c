@@ -101,6 +101,7 @@ sbx_session_make(sbx_broker_t *b)
     s->groups.data = s;
     s->queue.handler = sbx_command_queue_tick;
     s->queue.data = s;
+    sbx_credit_open(s);
 
     return s;
 }
@@ -211,6 +212,7 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     }
 
     launch.disk = &s->disk;
+    sbx_credit_begin(s);
 
     if (sbx_launch_start(&launch, &s->launched, e) != 0) {
         s->launched.status = -1;
@@ -921,6 +923,7 @@ sbx_session_free(sbx_session_t *s)
     sbx_timer_del(loop, &s->expiry);
     sbx_timer_del(loop, &s->groups);
     sbx_timer_del(loop, &s->queue);
+    sbx_credit_close(s);
     sbx_ids_give(s->broker, s);
 
     if (s->dir != -1) {

@@ -39,6 +39,7 @@ static const char  *sbx_cgroup_files[SBX_FILE_MAX][2] = {
     [SBX_FILE_PIDS_PEAK]   = { "pids.peak",                 "pids.peak" },
     [SBX_FILE_PIDS_EVENTS] = { "pids.events",               "pids.events" },
     [SBX_FILE_CPU_MAX]     = { "cpu.cfs_quota_us",          "cpu.max" },
+    [SBX_FILE_CPU_WEIGHT]  = { "cpu.shares",                "cpu.weight" },
     [SBX_FILE_THROTTLE]    = { "cpu.stat",                  "cpu.stat" }
 };
 
@@ -419,6 +420,28 @@ sbx_cgroup_set_cpus(const sbx_cgroup_t *cg, const char *path,
     /* v1 refuses more than a group above has: that is the limit then */
 
     return errno == EINVAL && !cg->tree[cg->role[SBX_ROLE_CPU]].v2 ? 0 : -1;
+}
+
+
+int
+sbx_cgroup_set_weight(const sbx_cgroup_t *cg, const char *path,
+    unsigned times)
+{
+    char      text[32];
+    unsigned  one;
+
+    if (!cg->has_cpus) {
+        return 0;
+    }
+
+    one = cg->tree[cg->role[SBX_ROLE_CPU]].v2 ? SBX_CPU_WEIGHT
+                                              : SBX_CPU_SHARES;
+
+    (void) snprintf(text, sizeof(text), "%u", one * times);
+
+    return sbx_cgroup_write(cg, SBX_ROLE_CPU, path,
+                      sbx_cgroup_file(cg, SBX_ROLE_CPU, SBX_FILE_CPU_WEIGHT),
+                            text);
 }
 
 

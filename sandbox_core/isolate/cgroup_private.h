@@ -18,6 +18,9 @@
 #define SBX_INIT_PROCESSES    64
 #define SBX_FILES_PROCESSES   16
 #define SBX_CPU_PERIOD_US     100000
+#define SBX_CPU_WEIGHT        100         /* of v2; the kernel's own */
+#define SBX_CPU_SHARES        1024        /* the same of v1 */
+#define SBX_CPU_AHEAD         10          /* times */
 #define SBX_SOCKETS_SHARE     4           /* of the memory, at most */
 
 
@@ -42,6 +45,7 @@ typedef enum {
     SBX_FILE_PIDS_PEAK,
     SBX_FILE_PIDS_EVENTS,
     SBX_FILE_CPU_MAX,
+    SBX_FILE_CPU_WEIGHT,
     SBX_FILE_THROTTLE,
     SBX_FILE_MAX
 } sbx_cgroup_file_t;
@@ -120,6 +124,9 @@ int sbx_cgroup_set_pids(const sbx_cgroup_t *cg, const char *path,
     uint64_t count);
 int sbx_cgroup_set_cpus(const sbx_cgroup_t *cg, const char *path,
     uint64_t thousandths);
+/* Times the weight that a new group has. */
+int sbx_cgroup_set_weight(const sbx_cgroup_t *cg, const char *path,
+    unsigned times);
 
 /* Finding the place of the branch, cgroup_place.c. */
 int sbx_cgroup_place(sbx_cgroup_t *cg, const char *base, sbx_error_t *e);

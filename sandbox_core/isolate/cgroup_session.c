@@ -345,9 +345,7 @@ sbx_cgroup_session_usage(sbx_cgroup_session_t *cs, sbx_usage_t *usage,
                     sbx_cgroup_file(cg, SBX_ROLE_MEMORY, SBX_FILE_MEMORY_NOW),
                                NULL, &usage->memory)
         == -1
-        || sbx_cgroup_read_number(cg, SBX_ROLE_CORE, cs->id, "cpu.stat",
-                                  "usage_usec", &usage->cpu_us)
-           == -1
+        || sbx_cgroup_session_cpu(cs, &usage->cpu_us) == -1
         || sbx_cgroup_read_number(cg, SBX_ROLE_PIDS, run, "pids.current",
                                   NULL, &usage->processes)
            == -1)
@@ -365,6 +363,21 @@ sbx_cgroup_session_usage(sbx_cgroup_session_t *cs, sbx_usage_t *usage,
     }
 
     return 0;
+}
+
+
+int
+sbx_cgroup_session_cpu(sbx_cgroup_session_t *cs, uint64_t *us)
+{
+    return sbx_cgroup_read_number(cs->cg, SBX_ROLE_CORE, cs->id, "cpu.stat",
+                                  "usage_usec", us);
+}
+
+
+int
+sbx_cgroup_session_ahead(sbx_cgroup_session_t *cs, int ahead)
+{
+    return sbx_cgroup_set_weight(cs->cg, cs->id, ahead ? SBX_CPU_AHEAD : 1);
 }
 
 

@@ -69,6 +69,13 @@ int sbx_cgroup_session_owner(sbx_cgroup_session_t *cs, uint64_t owner,
 /* Fills all but disk and inodes. */
 int sbx_cgroup_session_usage(sbx_cgroup_session_t *cs, sbx_usage_t *usage,
     sbx_error_t *e);
+/* Microseconds of all its processes, those that have ended too; -1: errno. */
+int sbx_cgroup_session_cpu(sbx_cgroup_session_t *cs, uint64_t *us);
+/*
+ * Ten times the weight of other sessions where processors are short, or their
+ * weight again.  -1: errno; 0 without a controller, where nothing is done.
+ */
+int sbx_cgroup_session_ahead(sbx_cgroup_session_t *cs, int ahead);
 /* Attach files of init's group and of the group "files", O_WRONLY |
  * O_CLOEXEC, owned by cs.  Returns how many. */
 unsigned sbx_cgroup_init_fds(sbx_cgroup_session_t *cs, const int **fds);

@@ -431,6 +431,27 @@ test_freeze(sbx_cgroup_session_t *cs)
 
 
 static void
+test_ahead(sbx_cgroup_session_t *cs)
+{
+    uint64_t     before, after;
+    command_t    c;
+    sbx_error_t  e;
+
+    ok(command_open(cs, 11, NULL, &c) == 0, "a command");
+    ok(sbx_cgroup_session_cpu(cs, &before) == 0, "the session's time");
+    (void) tap_kill(command_fork(c.fds, c.attach, body_forever), 0);
+    ok(await_computing(&c, 1), "it computes");
+    ok(sbx_cgroup_session_cpu(cs, &after) == 0 && after > before,
+       "and the time goes on");
+    ok(sbx_cgroup_session_ahead(cs, 1) == 0
+       && sbx_cgroup_session_ahead(cs, 1) == 0, "ahead, twice");
+    ok(sbx_cgroup_session_ahead(cs, 0) == 0, "as others again");
+    ok(sbx_cgroup_session_kill(cs, &e) == 0 && wait(NULL) > 0, "killed");
+    command_close(&c);
+}
+
+
+static void
 found_id(const char *id, void *data)
 {
     unsigned  *n;
@@ -581,6 +602,7 @@ broker(void)
 
     test_commands(cs);
     test_freeze(cs);
+    test_ahead(cs);
     test_files(cs);
     test_adopt(cs, name);
 
