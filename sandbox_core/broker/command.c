@@ -24,6 +24,7 @@
     (SBX_TASK_FD_ATTACH|SBX_TASK_FD_KILL|SBX_TASK_FD_CPU)
 
 
+static const char *sbx_command_capability(uint16_t op, uint32_t *needed);
 static int sbx_command_check(sbx_session_t *s, const sbx_call_t *head,
     const sbx_exec_limits_t *limits, sbx_f_error_t *error);
 static int sbx_command_limit(const char *name, uint64_t asked, uint64_t cap,
@@ -87,6 +88,31 @@ sbx_command_call(sbx_session_t *s, const sbx_call_t *head, int fd,
 }
 
 
+static const char *
+sbx_command_capability(uint16_t op, uint32_t *needed)
+{
+    size_t  i;
+
+    static const struct {
+        uint16_t     op;
+        uint32_t     needed;
+        const char  *name;
+    } table[] = {
+        { SBX_OP_EXEC, SBX_CAP_SHELL, "shell" },
+        { SBX_OP_PROCESS, SBX_CAP_SHELL, "shell" },
+        { SBX_OP_FILE, SBX_CAP_FILES, "files" },
+        { SBX_OP_PORT, SBX_CAP_PORTS, "ports" },
+        { 0, 0, "" }
+    };
+
+    for (i = 0; table[i].op != 0 && table[i].op != op; i++) { /* void */ }
+
+    *needed = table[i].needed;
+
+    return table[i].name;
+}
+
+
 static int
 sbx_command_check(sbx_session_t *s, const sbx_call_t *head,
     const sbx_exec_limits_t *limits, sbx_f_error_t *error)
@@ -97,10 +123,9 @@ sbx_command_check(sbx_session_t *s, const sbx_call_t *head,
     const sbx_limits_t  *own;
 
     own = &s->info.limits;
-    needed = head->op == SBX_OP_EXEC ? SBX_CAP_SHELL : SBX_CAP_FILES;
-    name = head->op == SBX_OP_EXEC ? "shell" : "files";
+    name = sbx_command_capability(head->op, &needed);
 
-    if ((s->info.capabilities & needed) == 0) {
+    if ((s->info.capabilities & needed) != needed) {
         (void) sbx_error(&e, 0, SBX_E_CAPABILITY,
                          "the session lacks the capability \"%s\"", name);
 

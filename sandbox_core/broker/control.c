@@ -610,7 +610,7 @@ sbx_control_dispatch(sbx_broker_t *b, const sbx_call_t *head,
     sbx_session_t   *s;
     sbx_call_out_t  *call;
 
-    if (head->op == SBX_OP_EXEC || head->op == SBX_OP_FILE) {
+    if (head->op >= SBX_OP_EXEC && head->op <= SBX_OP_CANCEL) {
         s = sbx_session_of_call(b, head);
 
         if (s != NULL) {

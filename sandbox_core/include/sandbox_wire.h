@@ -27,7 +27,7 @@
 
 
 #define SBX_WIRE_MAGIC        0x31584253u     /* "SBX1" */
-#define SBX_WIRE_VERSION      2
+#define SBX_WIRE_VERSION      3
 
 #define SBX_ID_MAX            40      /* session id, without NUL */
 #define SBX_NAME_MAX          128     /* tenant, user */
@@ -40,6 +40,7 @@
 #define SBX_ENV_MAX           (256 * 1024)   /* a session's environment */
 #define SBX_STRINGS_MAX       (2 * 1024 * 1024)  /* argv + env of a command */
 #define SBX_PATH_MAX          4096    /* with its NUL */
+#define SBX_TAG_MAX           128
 #define SBX_COMMANDS_MAX      256     /* commands alive in one session */
 #define SBX_RULES_MAX         (128 * 1024)   /* a session's file rules */
 #define SBX_RULES_KIND_MAX    64      /* of each kind */
@@ -72,6 +73,9 @@ typedef enum {
     /* calls that are handed to the session's init */
     SBX_OP_EXEC          = 64,
     SBX_OP_FILE          = 65,
+    SBX_OP_PROCESS       = 66,   /* of the capability "shell" */
+    SBX_OP_PORT          = 67,   /* of the capability "ports" */
+    SBX_OP_CANCEL        = 68,   /* of none; END counts what was ended */
 
     /* broker to init only */
     SBX_OP_CUT           = 128,  /* shut downloads, answer SBX_R_CUT */
@@ -213,6 +217,9 @@ typedef enum {
     SBX_F_STDIN      = 66,    /* bytes; empty = end of standard input */
     SBX_F_FILE       = 67,    /* sbx_f_file_t + strings, in one frame */
     SBX_F_DATA       = 68,    /* body of a PUT; empty = its end */
+    SBX_F_PROCESS    = 69,    /* sbx_f_process_t; in an EXEC with a terminal
+                                 too, for RESIZE and SIGNAL */
+    SBX_F_PORT       = 70,    /* sbx_f_port_t */
 
     /* init to worker */
     SBX_F_STARTED    = 80,    /* sbx_f_started_t */
@@ -224,7 +231,14 @@ typedef enum {
                                  regular file, read-only.  The call stays
                                  open while the worker sends the file: an
                                  EOF on it then means "stop sending" */
-    SBX_F_READY      = 86     /* a PUT may send its DATA frames */
+    SBX_F_READY      = 86,    /* a PUT may send its DATA frames, a process
+                                 takes STDIN frames, a watch is set */
+    SBX_F_STATE      = 87,    /* sbx_f_state_t + strings: a process */
+    SBX_F_OUTPUT     = 88,    /* sbx_f_output_t: where the output begins */
+    SBX_F_SOCKET     = 89,    /* empty; + SCM_RIGHTS, one stream socket that
+                                 is connected to the port, non-blocking */
+    SBX_F_CHANGE     = 90,    /* sbx_f_change_t + path: a watch's event */
+    SBX_F_MATCH      = 91     /* sbx_f_match_t + path, line: of a search */
 } sbx_frame_type_t;
 
 
@@ -239,6 +253,7 @@ typedef struct {
     uint32_t      ended;                  /* sbx_ended_t of a dead session */
     uint32_t      pad;
     int64_t       ended_at;               /* unix ms */
+    uint64_t      oldest[2];              /* E_OFFSET: what is kept begins */
     char          mend[400];              /* E_MANIFEST: the command that
                                              mends the machine, or "" */
 } sbx_f_error_t;
@@ -379,6 +394,9 @@ typedef struct {
     uint64_t      max_file_size;          /* bytes */
     uint64_t      open_files;
     uint64_t      stack;                  /* bytes */
+    uint32_t      rows;                   /* with SBX_EXEC_TTY; 0: 24, 80 */
+    uint32_t      cols;
+    char          tag[SBX_TAG_MAX + 8];   /* "" where there is none */
 } sbx_f_exec_t;
 
 #define SBX_EXEC_CAP            0x01      /* drop and count past max_output */
@@ -442,6 +460,85 @@ typedef struct {
 
 
 /*
+ * PROCESS: one frame from the worker, after which init answers.  Processes are
+ * known by the pid of their leader in the session's namespace: commands that
+ * run, the newest SBX_PROCESSES_KEPT that have ended, and what ended commands
+ * left behind.
+ *
+ * An EXEC with SBX_EXEC_BACKGROUND is answered by STARTED and END: its output
+ * goes to rings of max_output bytes, SBX_RINGS_MAX over all of a session
+ * (the oldest bytes go first, but none that somebody who is attached has yet
+ * to read).  One with SBX_EXEC_DETACH becomes so when its worker goes.
+ */
+typedef enum {
+    SBX_PROCESS_LIST   = 1,   /* -> STATE..., END */
+    SBX_PROCESS_GET    = 2,   /* -> STATE, END */
+    SBX_PROCESS_OUTPUT = 3,   /* -> OUTPUT, STDOUT and STDERR that go on where
+                                 OUTPUT says, then EXIT; ERROR E_OFFSET */
+    SBX_PROCESS_STDIN  = 4,   /* -> READY; STDIN..., the empty one is the end
+                                 of the call -> END; standard input's own end
+                                 only with SBX_PROCESS_EOF */
+    SBX_PROCESS_SIGNAL = 5,   /* -> END */
+    SBX_PROCESS_RESIZE = 6    /* -> END */
+} sbx_process_verb_t;
+
+typedef struct {
+    uint32_t      verb;                   /* sbx_process_verb_t */
+    int32_t       pid;                    /* 0: the EXEC's own, or LIST */
+    uint32_t      flags;                  /* SBX_PROCESS_* */
+    int32_t       signal;                 /* 1 .. 64 */
+    uint32_t      rows;                   /* 1 .. 65535 */
+    uint32_t      cols;
+    uint64_t      from[2];                /* OUTPUT: SBX_UNSET, the oldest */
+} sbx_f_process_t;
+
+#define SBX_PROCESS_EOF         0x01
+#define SBX_PROCESSES_KEPT      256
+#define SBX_RINGS_MAX           (8 * 1024 * 1024)
+
+typedef struct {
+    uint64_t      from[2];                /* the next byte's offset */
+    uint64_t      oldest[2];
+} sbx_f_output_t;
+
+typedef enum {
+    SBX_KIND_COMMAND,
+    SBX_KIND_ORPHAN,                      /* left behind; has no result */
+    SBX_KIND_TERMINAL,
+    SBX_KIND_CODE
+} sbx_kind_t;
+
+/* Strings follow: working directory, tag, then argc arguments, each of these
+ * with its NUL; cut to what a frame holds, SBX_STATE_CUT tells. */
+typedef struct {
+    int32_t       pid;
+    uint32_t      kind;                   /* sbx_kind_t */
+    uint32_t      flags;                  /* SBX_STATE_* */
+    uint32_t      user;                   /* sbx_user_t */
+    uint32_t      argc;
+    uint32_t      cwd_len;
+    uint32_t      tag_len;                /* 0: none */
+    uint32_t      args_len;
+    int64_t       started;                /* unix ms */
+    sbx_f_exit_t  exit;                   /* with SBX_STATE_EXITED */
+} sbx_f_state_t;
+
+#define SBX_STATE_EXITED        0x01
+#define SBX_STATE_PAUSED        0x02
+#define SBX_STATE_STDIN_OPEN    0x04
+#define SBX_STATE_TTY           0x08
+#define SBX_STATE_CUT           0x10
+
+
+/* PORT: -> SOCKET, END after the worker's close; ERROR E_UNAVAILABLE where
+ * nothing listens.  Init connects to 127.0.0.1, then ::1. */
+typedef struct {
+    uint32_t      port;                   /* 1 .. 65535 */
+    uint32_t      pad;
+} sbx_f_port_t;
+
+
+/*
  * FILE.  Strings follow in the same frame, lengths without NULs and without
  * a NUL between: path, then path2.  A path is absolute or relative to the
  * workspace; empty is the workspace.  Resolved inside the session, as user.
@@ -454,7 +551,11 @@ typedef enum {
     SBX_FILE_STAT      = 5,   /* -> ENTRY, END */
     SBX_FILE_LIST      = 6,   /* limit2 = depth; -> ENTRY..., END */
     SBX_FILE_MKDIR     = 7,   /* -> ENTRY, END created */
-    SBX_FILE_MOVE      = 8    /* path2 = to; -> ENTRY, END */
+    SBX_FILE_MOVE      = 8,   /* path2 = to; -> ENTRY, END */
+    SBX_FILE_SEARCH    = 9,   /* -> MATCH..., END */
+    SBX_FILE_WATCH     = 10,  /* -> READY, CHANGE...; until a side closes */
+    SBX_FILE_PACK      = 11,  /* -> READY, DATA (to the worker) ..., END */
+    SBX_FILE_UNPACK    = 12   /* -> READY; DATA..., -> END */
 } sbx_file_verb_t;
 
 typedef struct {
@@ -483,6 +584,28 @@ typedef enum {
     SBX_TYPE_SOCKET,
     SBX_TYPE_DEVICE
 } sbx_file_type_t;
+
+/* The path follows; it is absolute. */
+typedef enum {
+    SBX_CHANGE_CREATE,
+    SBX_CHANGE_WRITE,
+    SBX_CHANGE_REMOVE,
+    SBX_CHANGE_RENAME,
+    SBX_CHANGE_CHMOD,
+    SBX_CHANGE_OVERFLOW                   /* events were lost; no path */
+} sbx_change_t;
+
+typedef struct {
+    uint32_t      change;                 /* sbx_change_t */
+    uint32_t      path_len;
+} sbx_f_change_t;
+
+/* Path and line follow. */
+typedef struct {
+    uint64_t      line;                   /* from 1 */
+    uint32_t      path_len;
+    uint32_t      text_len;
+} sbx_f_match_t;
 
 /* Strings follow: path, owner, group, target. */
 typedef struct {

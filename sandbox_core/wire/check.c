@@ -74,6 +74,9 @@ static const sbx_wire_shape_t  sbx_wire_shapes[] = {
     { SBX_OP_DESTROY, 0, sbx_wire_no_strings },
     { SBX_OP_EXEC, sizeof(sbx_exec_limits_t), sbx_wire_no_strings },
     { SBX_OP_FILE, 0, sbx_wire_no_strings },
+    { SBX_OP_PROCESS, 0, sbx_wire_no_strings },
+    { SBX_OP_PORT, 0, sbx_wire_no_strings },
+    { SBX_OP_CANCEL, 0, sbx_wire_no_strings },
     { 0, 0, NULL }
 };
 
@@ -183,6 +186,9 @@ sbx_wire_check_task(const void *buf, size_t n, sbx_error_t *e)
 
     case SBX_OP_EXEC:
     case SBX_OP_FILE:
+    case SBX_OP_PROCESS:
+    case SBX_OP_PORT:
+    case SBX_OP_CANCEL:
     case SBX_OP_CUT:
     case SBX_OP_TERMINATE:
         break;
