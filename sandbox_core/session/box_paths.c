@@ -1,7 +1,7 @@
 /*
  * What a run shows and where it may write, as lists of canonical paths.  Done
  * by the helper with the caller's rights, before anything is mounted; what
- * has changed since is found by box_root.c, which follows no links.
+ * has changed since is found by box_spots.c, which follows no links.
  *
  * Links are followed here one by one, so that it is known where each lies: a
  * denied path that leads through a link in a writable directory cannot be
