@@ -222,11 +222,13 @@ void sbx_init_exec_starved(void);
 void sbx_init_error_fill(sbx_f_error_t *f, const sbx_error_t *e);
 void sbx_init_error_quota(sbx_f_error_t *f, uint64_t limit);
 
+/* command_start.c: its launch */
+int sbx_init_command_open(sbx_error_t *e);
+void sbx_init_command_start(sbx_init_command_t *c, int with_input);
+
 /* command.c: the process of one command */
 sbx_init_command_t *sbx_init_command_new(void);
 sbx_init_command_t *sbx_init_command_each(sbx_init_command_t *previous);
-int sbx_init_command_open(sbx_error_t *e);
-void sbx_init_command_start(sbx_init_command_t *c, int with_input);
 /* 1 if the process was a command's. */
 int sbx_init_command_reap(pid_t pid, int status, const struct rusage *usage);
 void sbx_init_command_kill(sbx_init_command_t *c, sbx_reason_t reason);
