@@ -368,6 +368,8 @@ void sbx_create_answer(sbx_session_t *s);
 /* session.c */
 sbx_session_t *sbx_session_make(sbx_broker_t *b);
 void sbx_session_insert(sbx_session_t *s);
+/* Out of the table and the list again. */
+void sbx_session_erase(sbx_session_t *s);
 sbx_session_t *sbx_session_find(sbx_broker_t *b, const char *id);
 /* One that runs and belongs to who calls. */
 sbx_session_t *sbx_session_of_call(sbx_broker_t *b, const sbx_call_t *head);
@@ -377,7 +379,16 @@ int sbx_session_watch(sbx_session_t *s, sbx_error_t *e);
 void sbx_session_recorded(sbx_session_t *s, int err);
 void sbx_session_run(sbx_session_t *s);
 void sbx_session_exited(sbx_broker_t *b, pid_t pid, int status);
+void sbx_session_log(sbx_session_t *s, sbx_log_level_t level, int err,
+    const char *text);
+
+/* session_end.c */
 void sbx_session_end(sbx_session_t *s, sbx_ended_t why, int kill_now);
+/* The steps of an end that its events and its timer take. */
+void sbx_session_cut(sbx_session_t *s);
+void sbx_session_kill(sbx_session_t *s);
+void sbx_session_dying(sbx_session_t *s);
+void sbx_session_remove(sbx_session_t *s);
 void sbx_session_free(sbx_session_t *s);
 
 /* command.c */
