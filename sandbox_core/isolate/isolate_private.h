@@ -32,6 +32,10 @@ int sbx_sys_fsconfig(int fs, sbx_fsconfig_t cmd, const char *key,
     const char *value);
 /* Creates the superblock, too. */
 int sbx_sys_fsmount(int fs, unsigned attr);
+/* The two that are made in several places, mounted nowhere yet.  size NULL:
+ * the kernel's own choice. */
+int sbx_sys_tmpfs(const char *mode, const char *size, unsigned attr);
+int sbx_sys_procfs(const char *hidepid);
 /* A detached copy; recursive with everything mounted below. */
 int sbx_sys_clone_tree(int dirfd, const char *path, int recursive);
 int sbx_sys_move_mount(int mount, int dirfd, const char *path);
@@ -104,6 +108,9 @@ int sbx_inside_mount(const sbx_plan_t *plan, int proc, sbx_error_t *e);
 /* /proc alone, its masks bound from "../system/empty" and
  * "../system/nothing"; the working directory is the new root. */
 int sbx_inside_proc(int proc, sbx_error_t *e);
+/* /dev from "../system/dev", read-only, and its own terminals, of a group
+ * unless that is NULL. */
+int sbx_inside_dev(const char *gid, sbx_error_t *e);
 /* Calls back for each node ("dev/null") and, with a target, each link. */
 int sbx_inside_dev_names(int (*name)(const char *name, const char *target,
     void *data), void *data);

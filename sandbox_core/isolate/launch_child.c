@@ -115,7 +115,7 @@ sbx_child_enter(sbx_child_t *child, sbx_error_t *e)
 static int
 sbx_child_isolate(sbx_child_t *child, sbx_error_t *e)
 {
-    sbx_auto_fd          fs = -1, proc = -1;
+    sbx_auto_fd          proc = -1;
     const sbx_launch_t  *launch;
 
     launch = child->plan.launch;
@@ -126,17 +126,8 @@ sbx_child_isolate(sbx_child_t *child, sbx_error_t *e)
         return sbx_error(e, errno, SBX_E_INTERNAL, "cannot set a host name");
     }
 
-    fs = sbx_sys_fsopen("proc");
+    proc = sbx_sys_procfs("2");
 
-    if (fs == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "source", "proc") == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "hidepid", "2") == -1)
-    {
-        return sbx_error(e, errno, SBX_E_INTERNAL, "cannot make a procfs");
-    }
-
-    proc = sbx_sys_fsmount(fs, SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV
-                               | SBX_MOUNT_NOEXEC);
     if (proc == -1) {
         return sbx_error(e, errno, SBX_E_INTERNAL, "cannot mount a procfs");
     }

@@ -184,22 +184,9 @@ sbx_inner_maps(const sbx_box_t *box, sbx_error_t *e)
 static int
 sbx_inner_proc(const char *hidepid, sbx_error_t *e)
 {
-    int          proc;
-    sbx_auto_fd  fs = -1;
+    int  proc;
 
-    fs = sbx_sys_fsopen("proc");
-
-    if (fs == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "source", "proc") == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "hidepid", hidepid)
-           == -1)
-    {
-        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
-                         "process list: no procfs can be made");
-    }
-
-    proc = sbx_sys_fsmount(fs, SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV
-                               | SBX_MOUNT_NOEXEC);
+    proc = sbx_sys_procfs(hidepid);
 
     if (proc == -1) {
         return sbx_error(e, errno, SBX_E_UNAVAILABLE,

@@ -112,27 +112,6 @@ sbx_box_root(sbx_box_t *box, int proc, sbx_error_t *e)
 
 
 int
-sbx_view_tmpfs(const char *mode, const char *size, unsigned attr)
-{
-    sbx_auto_fd  fs = -1;
-
-    fs = sbx_sys_fsopen("tmpfs");
-
-    if (fs == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "source", "sandbox")
-           == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "mode", mode) == -1
-        || (size != NULL
-            && sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "size", size) == -1))
-    {
-        return -1;
-    }
-
-    return sbx_sys_fsmount(fs, attr);
-}
-
-
-int
 sbx_view_open(int dirfd, const char *path)
 {
     return sbx_sys_open_inside(dirfd, path[1] == '\0' ? "." : path + 1,
@@ -147,7 +126,7 @@ sbx_view_base(sbx_build_t *b, sbx_error_t *e)
     size_t       i;
     sbx_auto_fd  base = -1;
 
-    base = sbx_view_tmpfs("0755", "1m", SBX_MOUNT_NOSUID);
+    base = sbx_sys_tmpfs("0755", "1m", SBX_MOUNT_NOSUID);
 
     for (i = 0; base != -1 && i < sbx_nelts(sbx_view_bases); i++) {
         if (sbx_sys_move_mount(base, AT_FDCWD, sbx_view_bases[i]) == 0) {
@@ -164,10 +143,10 @@ sbx_view_base(sbx_build_t *b, sbx_error_t *e)
         return sbx_error(e, errno, SBX_E_INTERNAL, "cannot mount a tmpfs");
     }
 
-    b->root_mount = sbx_view_tmpfs("0755", "1m",
-                                   SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV);
-    b->system = sbx_view_tmpfs("0755", "1m",
-                               SBX_MOUNT_NOSUID | SBX_MOUNT_NOEXEC);
+    b->root_mount = sbx_sys_tmpfs("0755", "1m",
+                                  SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV);
+    b->system = sbx_sys_tmpfs("0755", "1m",
+                              SBX_MOUNT_NOSUID | SBX_MOUNT_NOEXEC);
 
     if (b->root_mount == -1 || b->system == -1
         || sbx_sys_move_mount(b->system, AT_FDCWD, "system") == -1
@@ -258,10 +237,10 @@ sbx_view_scratch(const sbx_box_t *box, sbx_build_t *b, sbx_error_t *e)
     (void) snprintf(size, sizeof(size), "%" PRIu64,
                     box->request.limits.memory);
 
-    b->scratch = sbx_view_tmpfs("0755",
-                                box->request.limits.memory < SBX_UNLIMITED
-                                ? size : NULL,
-                                SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV);
+    b->scratch = sbx_sys_tmpfs("0755",
+                               box->request.limits.memory < SBX_UNLIMITED
+                               ? size : NULL,
+                               SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV);
 
     /* mounted, since older kernels copy nothing out of a detached mount */
 
@@ -341,42 +320,11 @@ failed:
 static int
 sbx_view_dev(sbx_error_t *e)
 {
-    sbx_auto_fd  dev = -1, fs = -1, pts = -1;
-
     if (sbx_inside_dev_names(sbx_view_dev_name, NULL) == -1) {
         return sbx_error(e, errno, SBX_E_INTERNAL, "cannot fill /dev");
     }
 
-    dev = sbx_sys_clone_tree(AT_FDCWD, "../system/dev", 1);
-
-    if (dev == -1
-        || sbx_sys_mount_attr(dev, SBX_MOUNT_RDONLY | SBX_MOUNT_NOSUID
-                                   | SBX_MOUNT_NOEXEC, -1)
-           == -1
-        || sbx_sys_move_mount(dev, AT_FDCWD, "dev") == -1)
-    {
-        return sbx_error(e, errno, SBX_E_INTERNAL, "cannot mount /dev");
-    }
-
-    fs = sbx_sys_fsopen("devpts");
-
-    if (fs == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "source", "devpts")
-           == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "ptmxmode", "0666") == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "mode", "0620") == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "max", "64") == -1)
-    {
-        return sbx_error(e, errno, SBX_E_INTERNAL, "cannot make a devpts");
-    }
-
-    pts = sbx_sys_fsmount(fs, SBX_MOUNT_NOSUID | SBX_MOUNT_NOEXEC);
-
-    if (pts == -1 || sbx_sys_move_mount(pts, AT_FDCWD, "dev/pts") == -1) {
-        return sbx_error(e, errno, SBX_E_INTERNAL, "cannot mount /dev/pts");
-    }
-
-    return 0;
+    return sbx_inside_dev(NULL, e);
 }
 
 

@@ -38,8 +38,6 @@ typedef struct {
 
 
 /* box_root.c */
-/* A tmpfs that is mounted nowhere; size NULL: the kernel's own choice. */
-int sbx_view_tmpfs(const char *mode, const char *size, unsigned attr);
 /* What is bound from it later is read-only as well. */
 int sbx_view_seal(int mount, sbx_error_t *e);
 /* Of a canonical path, without following anything. */

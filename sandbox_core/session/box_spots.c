@@ -129,9 +129,9 @@ sbx_view_op_tree(const sbx_build_t *b, sbx_spot_t *op)
     if (op->is_dir && (op->below || op->kind == SBX_SPOT_COVER)) {
         /* searched, but not listed, and closed off when all is in it */
 
-        op->tree = sbx_view_tmpfs("0711", "1m", SBX_MOUNT_NOSUID
-                                                | SBX_MOUNT_NODEV
-                                                | SBX_MOUNT_NOEXEC);
+        op->tree = sbx_sys_tmpfs("0711", "1m", SBX_MOUNT_NOSUID
+                                               | SBX_MOUNT_NODEV
+                                               | SBX_MOUNT_NOEXEC);
         op->cover = op->tree;
 
         return op->tree == -1 ? -1 : 0;
