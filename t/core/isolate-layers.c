@@ -3,6 +3,7 @@
 #include "layers.h"
 #include "cgroup_private.h"
 
+#include "in_child.h"
 #include "tap.h"
 
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 
@@ -281,25 +281,6 @@ test_doctor(void)
     ok(!check_of("cgroup")->ok && check_of("cgroup")->required
        && strstr(check_of("cgroup")->mend, "Delegate=yes") != NULL,
        "without groups: %s", check_of("cgroup")->mend);
-}
-
-
-/* Runs body() in a child; its status. */
-static int
-in_child(int (*body)(void))
-{
-    int    status;
-    pid_t  pid;
-
-    (void) fflush(stdout);
-    pid = fork();
-
-    if (pid == 0) {
-        _exit(body());
-    }
-
-    return (waitpid(pid, &status, 0) == pid && WIFEXITED(status))
-           ? WEXITSTATUS(status) : -1;
 }
 
 
