@@ -69,6 +69,8 @@ typedef struct {
     const sbx_init_config_t  *config;
     const char               *env;           /* env_size bytes */
     const uint8_t            *filter;        /* filter_size bytes */
+    const uint8_t            *files_filter;
+    size_t                    files_filter_size;
     unsigned                  cpus;
     int                       ending;        /* the session is being ended */
 } sbx_init_t;

@@ -83,6 +83,19 @@ typedef struct {
 } sbx_plan_t;
 
 
+/* guard.c: the seccomp programs that a session's init is given. */
+typedef struct {
+    const void          *filter;        /* of commands; size 0: none */
+    size_t               filter_size;
+    const void          *files;         /* of file servers; size 0: commands' */
+    size_t               files_size;
+    void                *own[2];        /* to be freed */
+} sbx_programs_t;
+
+int sbx_programs_choose(const sbx_plan_t *plan, sbx_programs_t *programs,
+    sbx_error_t *e);
+void sbx_programs_free(sbx_programs_t *programs);
+
 /* root.c: from a fresh mount namespace to "/" of the session. */
 int sbx_root_volume(sbx_plan_t *plan, sbx_error_t *e);
 int sbx_root_build(const sbx_plan_t *plan, int proc, sbx_error_t *e);

@@ -253,22 +253,15 @@ sbx_launch_cpus(sbx_plan_t *plan)
 static int
 sbx_launch_config(const sbx_child_t *child, sbx_error_t *e)
 {
-    size_t               filter_size;
     sbx_auto_fd          fd = -1;
+    sbx_programs_t       programs SBX_CLEANUP(sbx_programs_free) = { 0 };
     const sbx_launch_t  *launch;
     sbx_init_config_t    config;
 
     launch = child->plan.launch;
 
-    /* commands inherit init's filter: the same one again would only cost, and
-       may fail when others have used up the room for machine code */
-
-    filter_size = launch->filter_size;
-
-    if (filter_size == launch->init_filter_size
-        && memcmp(launch->filter, launch->init_filter, filter_size) == 0)
-    {
-        filter_size = 0;
+    if (sbx_programs_choose(&child->plan, &programs, e) == -1) {
+        return -1;
     }
 
     memset(&config, 0, sizeof(config));
@@ -281,7 +274,8 @@ sbx_launch_config(const sbx_child_t *child, sbx_error_t *e)
     config.files_attach_count = child->nfiles_fds;
     config.files_core = sbx_cgroup_core(launch->cgroup);
     config.cpus_visible = child->plan.cpus;
-    config.filter_size = (uint32_t) filter_size;
+    config.filter_size = (uint32_t) programs.filter_size;
+    config.files_filter_size = (uint32_t) programs.files_size;
     config.env_size = (uint32_t) launch->env_size;
     config.capabilities = launch->capabilities;
     config.flags = launch->create_flags;
@@ -296,7 +290,8 @@ sbx_launch_config(const sbx_child_t *child, sbx_error_t *e)
     if (fd == -1
         || sbx_write_all(fd, &config, sizeof(config)) == -1
         || sbx_write_all(fd, launch->env, launch->env_size) == -1
-        || sbx_write_all(fd, launch->filter, filter_size) == -1
+        || sbx_write_all(fd, programs.filter, programs.filter_size) == -1
+        || sbx_write_all(fd, programs.files, programs.files_size) == -1
         || lseek(fd, 0, SEEK_SET) == -1
         || fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW
                                   | F_SEAL_WRITE)

@@ -241,8 +241,7 @@ int sbx_box_root(sbx_box_t *box, int proc, sbx_error_t *e);
 /* box_inner.c: the first process of the run. */
 void sbx_box_inner(sbx_box_t *box) __attribute__((noreturn));
 
-/* box_command.c: between fork and exec; box_guard.c: the filter that stands
- * before the one for all commands. */
+/* box_command.c: between fork and exec. */
 void sbx_box_command(const sbx_box_t *box, int report)
     __attribute__((noreturn));
 
@@ -252,8 +251,8 @@ void sbx_box_command(const sbx_box_t *box, int report)
 #define SBX_COMMAND_EXEC    3
 
 int sbx_box_limits_check(const sbx_box_t *box, sbx_error_t *e);
-int sbx_box_guard_load(void);
-/* Abstract sockets of others are out of reach, where the kernel can. */
+/* box_scope.c: abstract sockets of others are out of reach, where the kernel
+ * can. */
 void sbx_box_scope(void);
 int sbx_box_scope_known(void);
 

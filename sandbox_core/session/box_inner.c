@@ -261,9 +261,7 @@ sbx_inner_reduce(sbx_box_t *box, sbx_error_t *e)
 
     sbx_box_scope();
 
-    if (sbx_seccomp_load(box->filter, box->filter_size) == -1
-        || sbx_box_guard_load() == -1)
-    {
+    if (sbx_seccomp_load(box->filter, box->filter_size) == -1) {
         return sbx_error(e, errno, SBX_E_UNAVAILABLE,
                          "seccomp: no filter can be loaded");
     }

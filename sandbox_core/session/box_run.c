@@ -51,6 +51,7 @@ typedef struct {
 } sbx_run_t;
 
 
+static int sbx_run_filter(sbx_box_t *box, sbx_error_t *e);
 static int sbx_run_prepare(sbx_box_t *box, sbx_error_t *e);
 static int sbx_run_clone(sbx_run_t *run, sbx_error_t *e);
 static int sbx_run_loop(sbx_run_t *run, sbx_error_t *e);
@@ -99,11 +100,27 @@ sbx_box_run(sbx_box_t *box, sbx_box_answer_t *answer)
 }
 
 
+/* A run's workspace is a directory of the host's, which outlives it. */
+static int
+sbx_run_filter(sbx_box_t *box, sbx_error_t *e)
+{
+    size_t               size;
+    sbx_auto_free void  *program = NULL;
+
+    if (sbx_seccomp_command(&program, &size, e) == -1) {
+        return -1;
+    }
+
+    return sbx_seccomp_guard(SBX_GUARD_COMMAND, program, size, &box->filter,
+                             &box->filter_size, e);
+}
+
+
 static int
 sbx_run_prepare(sbx_box_t *box, sbx_error_t *e)
 {
     if (sbx_box_paths(box, e) == -1
-        || sbx_seccomp_command(&box->filter, &box->filter_size, e) == -1
+        || sbx_run_filter(box, e) == -1
         || sbx_box_group_open(box, e) == -1)
     {
         return -1;
