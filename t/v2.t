@@ -20,7 +20,7 @@ my $run = "$FindBin::Bin/lib/run-v2";
 # walks the whole of /usr.
 
 my @files = qw(quickstart.t lifecycle.t limits-memory.t limits-cpu.t
-               limits-processes.t limits-time.t limits-usage.t
+               limits-processes.t limits-time.t limits-usage.t quota.t
                escape/syscalls.t escape/kernel.t);
 my @programs = grep { -x }
                map { "$SandboxTest::BUILD/t/core/$_" }
