@@ -716,7 +716,7 @@ subtest 'mistakes' => sub {
           '/no/such', '--', 'true' ],
         [ 'a timeout', qr/--timeout soon: /, '--timeout', 'soon', '--',
           'true' ],
-        [ 'no limit where one must be', qr/cannot be without a limit/,
+        [ 'no limit where one must be', qr/--memory none: leave the option out/,
           '--memory', 'none', '--', 'true' ],
     );
 
