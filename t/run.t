@@ -164,8 +164,8 @@ for my $who (@who) {
         is_deeply([ sort keys %$j ], [ sort qw(
             pid exit_code signal reason timed_out oom_killed cancelled stdout
             stderr stdout_truncated stderr_truncated stdout_bytes
-            stderr_bytes duration_s usage enforcement isolated backend
-            workspace note) ], 'has its fields');
+            stderr_bytes duration_s usage enforcement measured isolated
+            backend workspace note) ], 'has its fields');
         is_deeply([ sort keys %{ $j->{usage} } ], [ sort qw(
             cpu_user_s cpu_system_s memory_peak processes_peak read_bytes
             written_bytes throttled_s) ], 'and those of usage');

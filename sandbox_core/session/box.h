@@ -19,7 +19,7 @@
 
 
 #define SBX_BOX_MAGIC         0x53424f58u
-#define SBX_BOX_VERSION       1
+#define SBX_BOX_VERSION       2
 #define SBX_BOX_SOCKET        3
 #define SBX_BOX_STRINGS_MAX   (4u << 20)
 #define SBX_BOX_LIST_MAX      256           /* paths of a kind */
@@ -84,6 +84,7 @@ typedef struct {
     sbx_enforcement_t   enforcement;
     uint32_t            isolated;
     uint32_t            backend;
+    uint32_t            measured;     /* SBX_BY_CGROUP_*, or by processes */
     char                note[248];
     char                text[PATH_MAX];
 } sbx_box_answer_t;
@@ -162,6 +163,8 @@ typedef struct {
 
     unsigned            rlimit_memory:1;
     unsigned            count:1;                   /* by looking at /proc */
+    struct sbx_inner_msg_s  *seen;                 /* shared with inner: what
+                                                      a killed one saw last */
 
     void               *filter;
     size_t              filter_size;
@@ -180,7 +183,7 @@ typedef enum {
     SBX_INNER_OVER   = 5
 } sbx_inner_type_t;
 
-typedef struct {
+typedef struct sbx_inner_msg_s {
     uint32_t      type;
     uint32_t      cpu_time;           /* it ended the command for that */
     int32_t       pid;
@@ -231,6 +234,9 @@ int sbx_box_ids(sbx_box_t *box, sbx_error_t *e);
 int sbx_box_group_open(sbx_box_t *box, sbx_error_t *e);
 void sbx_box_group_close(sbx_box_t *box);
 void sbx_box_enforcement(const sbx_box_t *box, sbx_enforcement_t *enf);
+sbx_enforce_t sbx_box_measured(const sbx_box_t *box);
+/* A counter of the group is missing. */
+int sbx_box_group_blind(const sbx_box_t *box);
 uint64_t sbx_box_group_cpu(const sbx_box_t *box);      /* us */
 /* Overwrites what the group knows better. */
 void sbx_box_group_usage(const sbx_box_t *box, sbx_f_exit_t *x);
