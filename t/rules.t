@@ -13,6 +13,7 @@ use lib "$FindBin::Bin/lib";
 use Test::More;
 use SandboxTest::More;
 use SandboxTest::Rules;
+use SandboxTest::Watch;
 
 # the session's root has no id there, and so makes nothing
 my $RW_BIND = { user => 'rw', root => 'r' };
@@ -325,36 +326,15 @@ subtest 'a directory of the host, read-only' => sub {
     like($line, qr{ ro,nosuid,nodev}, 'nosuid, nodev');
     unlike($line, qr{\Q$host\E}, 'its name on the host is not told');
 
-    my $watch = <<'PY';
-import ctypes, fcntl, os, time
-libc = ctypes.CDLL(None, use_errno=True)
-fd = libc.inotify_init1(os.O_NONBLOCK)
-lock = open('/mnt/models/readme')
-assert libc.inotify_add_watch(fd, b'/mnt/models', 0xfff) != -1
-fcntl.flock(lock, fcntl.LOCK_EX)
-open('/tmp/ready', 'w').close()
-while not os.path.exists('/tmp/go'):
-    time.sleep(0.01)
-def events():
-    try:
-        return len(os.read(fd, 65536))
-    except BlockingIOError:
-        return 0
-print('others', events())
-open('/mnt/models/secret', 'rb').close()
-print('own', events() > 0)
-PY
-    my $job = async { run($s, [ 'python3', '-c', $watch ]) };
-    ok(until_true(sub { get($s, '/tmp/ready')->{status} == 200 }, 10),
-       'one session watches and locks');
+    my $watch = watch($s, '/mnt/models', '/mnt/models/secret',
+                      'one session watches and locks',
+                      locked => '/mnt/models/readme');
     is(out($two, [ 'python3', '-c', "import fcntl\n"
                    . "f = open('/mnt/models/readme')\n"
                    . "fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
                    . "print(f.read(), end='')" ]), "host readme\n",
        'another locks the same');
-    put($s, '/tmp/go', '');
-    is($job->get(20)->{stdout}, "others 0\nown True\n",
-       'and neither is told of the other');
+    watch_is_told_of_itself($watch, 'and neither is told of the other');
 
     destroy($_) for $s, $two;
 };
