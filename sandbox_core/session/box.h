@@ -107,20 +107,20 @@ typedef enum {
 
 typedef struct {
     sbx_spot_kind_t   kind;
-    unsigned        is_dir:1;
-    unsigned        below:1;          /* something writable is below it */
-    int             tree;             /* detached mount, or -1 */
-    int             cover;            /* its tmpfs, to be closed off last */
-    dev_t           dev;              /* of a writable directory */
-    ino_t           ino;
-    const char     *source;           /* scratch: name in the scratch tmpfs */
-    char           *path;             /* canonical */
+    unsigned          is_dir:1;
+    unsigned          below:1;        /* something writable is below it */
+    int               tree;           /* detached mount, or -1 */
+    int               cover;          /* its tmpfs, to be closed off last */
+    dev_t             dev;            /* of a writable directory */
+    ino_t             ino;
+    const char       *source;         /* scratch: name in the scratch tmpfs */
+    char             *path;           /* canonical */
 } sbx_spot_t;
 
 typedef struct {
-    sbx_spot_t   *ops;
-    size_t      nops;
-    size_t      room;
+    sbx_spot_t  *elts;
+    size_t       nelts;
+    size_t       room;
 } sbx_spots_t;
 
 typedef struct {
@@ -128,7 +128,7 @@ typedef struct {
     unsigned    read:1;               /* nor read */
     unsigned    exists:1;
     unsigned    is_dir:1;
-    int         writable;             /* the op that it lies in, or -1 */
+    int         writable;             /* the spot that it lies in, or -1 */
 } sbx_deny_t;
 
 
@@ -148,8 +148,7 @@ typedef struct {
                                                       maps no id of a file, or
                                                       -1 */
 
-    sbx_spots_t           ops;
-    size_t              workspace;                 /* its op */
+    sbx_spots_t         spots;
     sbx_deny_t         *denies;
     size_t              ndenies;
 
@@ -205,8 +204,8 @@ int sbx_box_paths(sbx_box_t *box, sbx_error_t *e);
 /* 1 if path is dir or below it. */
 int sbx_path_within(const char *path, const char *dir);
 /* 1 if it is in something that is writable. */
-int sbx_path_writable(const sbx_spots_t *ops, const char *path);
-sbx_spot_t *sbx_spot_add(sbx_spots_t *ops, sbx_spot_kind_t kind,
+int sbx_path_writable(const sbx_spots_t *spots, const char *path);
+sbx_spot_t *sbx_spot_add(sbx_spots_t *spots, sbx_spot_kind_t kind,
     const char *path, sbx_error_t *e);
 
 typedef struct {
@@ -216,9 +215,9 @@ typedef struct {
     unsigned    through_link:1;       /* a link inside something writable */
 } sbx_where_t;
 
-/* Follows links by itself; ops may be NULL.  With EACCES, where->path is the
+/* Follows links by itself; spots may be NULL.  With EACCES, where->path is the
  * directory that could not be searched. */
-int sbx_box_resolve(const sbx_spots_t *ops, const char *path,
+int sbx_box_resolve(const sbx_spots_t *spots, const char *path,
     sbx_where_t *where, sbx_error_t *e);
 
 /* box_secrets.c: the masks of credentials, and of sockets that listen. */

@@ -87,8 +87,8 @@ sbx_box_root(sbx_box_t *box, int proc, sbx_error_t *e)
         return -1;
     }
 
-    for (i = 0; i < box->ops.nops; i++) {
-        if (sbx_view_op(box, &b, i, e) == -1) {
+    for (i = 0; i < box->spots.nelts; i++) {
+        if (sbx_view_spot(box, &b, i, e) == -1) {
             return -1;
         }
     }
@@ -99,9 +99,9 @@ sbx_box_root(sbx_box_t *box, int proc, sbx_error_t *e)
         }
     }
 
-    for (i = 0; i < box->ops.nops; i++) {
-        if (box->ops.ops[i].cover != -1
-            && sbx_view_seal(box->ops.ops[i].cover, e) == -1)
+    for (i = 0; i < box->spots.nelts; i++) {
+        if (box->spots.elts[i].cover != -1
+            && sbx_view_seal(box->spots.elts[i].cover, e) == -1)
         {
             return -1;
         }

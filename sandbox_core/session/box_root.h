@@ -51,7 +51,7 @@ int sbx_view_parts(sbx_build_t *b, sbx_error_t *e);
 /* box_spots.c: what is mounted over that. */
 /* Writable directories as detached trees; root's are there already. */
 int sbx_view_trees(sbx_box_t *box, const sbx_build_t *b, sbx_error_t *e);
-int sbx_view_op(sbx_box_t *box, const sbx_build_t *b, size_t n,
+int sbx_view_spot(sbx_box_t *box, const sbx_build_t *b, size_t n,
     sbx_error_t *e);
 int sbx_view_deny(const sbx_box_t *box, const sbx_build_t *b,
     const sbx_deny_t *deny, sbx_error_t *e);

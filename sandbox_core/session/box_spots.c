@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 
 
-static int sbx_view_op_tree(const sbx_build_t *b, sbx_spot_t *op);
+static int sbx_view_spot_tree(const sbx_build_t *b, sbx_spot_t *spot);
 static int sbx_view_mkdir(const sbx_box_t *box, const sbx_build_t *b,
     const char *path);
 static int sbx_view_ours(const sbx_box_t *box, const char *path);
@@ -25,37 +25,37 @@ int
 sbx_view_trees(sbx_box_t *box, const sbx_build_t *b, sbx_error_t *e)
 {
     size_t       i;
-    sbx_spot_t    *op;
+    sbx_spot_t  *spot;
     struct stat  st;
 
-    for (i = 0; i < box->ops.nops; i++) {
+    for (i = 0; i < box->spots.nelts; i++) {
         sbx_auto_fd  fd = -1;
 
-        op = &box->ops.ops[i];
+        spot = &box->spots.elts[i];
 
-        if (op->kind != SBX_SPOT_WRITABLE || op->tree != -1) {
+        if (spot->kind != SBX_SPOT_WRITABLE || spot->tree != -1) {
             continue;
         }
 
-        fd = sbx_view_open(b->host, op->path);
+        fd = sbx_view_open(b->host, spot->path);
 
-        if (fd == -1 || fstat(fd, &st) == -1 || st.st_dev != op->dev
-            || st.st_ino != op->ino)
+        if (fd == -1 || fstat(fd, &st) == -1 || st.st_dev != spot->dev
+            || st.st_ino != spot->ino)
         {
             return sbx_error(e, fd == -1 ? errno : 0, SBX_E_INVALID,
                              "the directory \"%.180s\" has changed",
-                             op->path);
+                             spot->path);
         }
 
-        op->tree = sbx_sys_clone_tree(fd, "", 1);
+        spot->tree = sbx_sys_clone_tree(fd, "", 1);
 
-        if (op->tree == -1
-            || sbx_sys_mount_attr(op->tree,
+        if (spot->tree == -1
+            || sbx_sys_mount_attr(spot->tree,
                                   SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV, -1)
                == -1)
         {
             return sbx_error(e, errno, SBX_E_INTERNAL,
-                             "cannot bind \"%.180s\"", op->path);
+                             "cannot bind \"%.180s\"", spot->path);
         }
     }
 
@@ -64,45 +64,45 @@ sbx_view_trees(sbx_box_t *box, const sbx_build_t *b, sbx_error_t *e)
 
 
 int
-sbx_view_op(sbx_box_t *box, const sbx_build_t *b, size_t n, sbx_error_t *e)
+sbx_view_spot(sbx_box_t *box, const sbx_build_t *b, size_t n, sbx_error_t *e)
 {
-    sbx_spot_t    *op;
+    sbx_spot_t  *spot;
     sbx_auto_fd  target = -1;
 
-    op = &box->ops.ops[n];
-    target = sbx_view_open(b->root, op->path);
+    spot = &box->spots.elts[n];
+    target = sbx_view_open(b->root, spot->path);
 
     if (target == -1 && errno == ENOENT
-        && (op->kind == SBX_SPOT_WRITABLE || op->kind == SBX_SPOT_SCRATCH)
-        && sbx_view_mkdir(box, b, op->path) == 0)
+        && (spot->kind == SBX_SPOT_WRITABLE || spot->kind == SBX_SPOT_SCRATCH)
+        && sbx_view_mkdir(box, b, spot->path) == 0)
     {
-        target = sbx_view_open(b->root, op->path);
+        target = sbx_view_open(b->root, spot->path);
     }
 
     if (target == -1) {
         /* what cannot be reached need not be hidden: the command has no
            more rights than this process */
 
-        if (op->kind != SBX_SPOT_WRITABLE
+        if (spot->kind != SBX_SPOT_WRITABLE
             && (errno == ENOENT || errno == ENOTDIR || errno == EACCES))
         {
             return 0;
         }
 
         return sbx_error(e, errno, SBX_E_INVALID,
-                         "\"%.180s\" cannot be reached", op->path);
+                         "\"%.180s\" cannot be reached", spot->path);
     }
 
-    if (sbx_view_op_tree(b, op) == -1
-        || sbx_sys_move_mount_onto(op->tree, target) == -1)
+    if (sbx_view_spot_tree(b, spot) == -1
+        || sbx_sys_move_mount_onto(spot->tree, target) == -1)
     {
         return sbx_error(e, errno, SBX_E_INTERNAL, "cannot mount \"%.180s\"",
-                         op->path);
+                         spot->path);
     }
 
-    if (op->cover == -1) {
-        (void) close(op->tree);
-        op->tree = -1;
+    if (spot->cover == -1) {
+        (void) close(spot->tree);
+        spot->tree = -1;
     }
 
     return 0;
@@ -110,38 +110,39 @@ sbx_view_op(sbx_box_t *box, const sbx_build_t *b, size_t n, sbx_error_t *e)
 
 
 static int
-sbx_view_op_tree(const sbx_build_t *b, sbx_spot_t *op)
+sbx_view_spot_tree(const sbx_build_t *b, sbx_spot_t *spot)
 {
-    switch (op->kind) {
+    switch (spot->kind) {
 
     case SBX_SPOT_WRITABLE:
         return 0;
 
     case SBX_SPOT_SCRATCH:
-        op->tree = sbx_sys_clone_tree(b->scratch, op->source, 0);
-        return op->tree == -1 ? -1 : 0;
+        spot->tree = sbx_sys_clone_tree(b->scratch, spot->source, 0);
+        return spot->tree == -1 ? -1 : 0;
 
     case SBX_SPOT_COVER:
     case SBX_SPOT_HIDE:
         break;
     }
 
-    if (op->is_dir && (op->below || op->kind == SBX_SPOT_COVER)) {
+    if (spot->is_dir && (spot->below || spot->kind == SBX_SPOT_COVER)) {
         /* searched, but not listed, and closed off when all is in it */
 
-        op->tree = sbx_sys_tmpfs("0711", "1m", SBX_MOUNT_NOSUID
-                                               | SBX_MOUNT_NODEV
-                                               | SBX_MOUNT_NOEXEC);
-        op->cover = op->tree;
+        spot->tree = sbx_sys_tmpfs("0711", "1m", SBX_MOUNT_NOSUID
+                                                 | SBX_MOUNT_NODEV
+                                                 | SBX_MOUNT_NOEXEC);
+        spot->cover = spot->tree;
 
-        return op->tree == -1 ? -1 : 0;
+        return spot->tree == -1 ? -1 : 0;
     }
 
-    op->tree = sbx_sys_clone_tree(AT_FDCWD, op->is_dir ? "../system/closed"
-                                                       : "../system/hidden",
-                                  0);
+    spot->tree = sbx_sys_clone_tree(AT_FDCWD, spot->is_dir
+                                              ? "../system/closed"
+                                              : "../system/hidden", 0);
 
-    return op->tree == -1 ? -1 : sbx_sys_mount_attr(op->tree, SBX_MASK, -1);
+    return spot->tree == -1
+           ? -1 : sbx_sys_mount_attr(spot->tree, SBX_MASK, -1);
 }
 
 
@@ -187,8 +188,8 @@ sbx_view_mkdir(const sbx_box_t *box, const sbx_build_t *b, const char *path)
 static int
 sbx_view_ours(const sbx_box_t *box, const char *path)
 {
-    size_t           i, nearest;
-    const sbx_spot_t  *op;
+    size_t             i, nearest;
+    const sbx_spot_t  *spot;
 
     if (strchr(path + 1, '/') == NULL) {
         return 1;
@@ -196,10 +197,12 @@ sbx_view_ours(const sbx_box_t *box, const char *path)
 
     nearest = SIZE_MAX;
 
-    for (i = 0; i < box->ops.nops; i++) {
-        op = &box->ops.ops[i];
+    for (i = 0; i < box->spots.nelts; i++) {
+        spot = &box->spots.elts[i];
 
-        if (strcmp(op->path, path) != 0 && sbx_path_within(path, op->path)) {
+        if (strcmp(spot->path, path) != 0
+            && sbx_path_within(path, spot->path))
+        {
             nearest = i;
         }
     }
@@ -208,9 +211,9 @@ sbx_view_ours(const sbx_box_t *box, const char *path)
         return 0;
     }
 
-    op = &box->ops.ops[nearest];
+    spot = &box->spots.elts[nearest];
 
-    return op->kind == SBX_SPOT_SCRATCH || op->cover != -1;
+    return spot->kind == SBX_SPOT_SCRATCH || spot->cover != -1;
 }
 
 
@@ -221,7 +224,7 @@ sbx_view_deny(const sbx_box_t *box, const sbx_build_t *b,
     sbx_auto_fd  target = -1, tree = -1;
 
     if (deny->writable != -1
-        && sbx_view_pin(b, box->ops.ops[deny->writable].path, deny->path)
+        && sbx_view_pin(b, box->spots.elts[deny->writable].path, deny->path)
            == -1)
     {
         return sbx_error(e, errno, SBX_E_INTERNAL,
