@@ -10,8 +10,8 @@
  * and then leaves root for good: it unshares the user namespace, asks for its
  * maps over the status socket (fixed-size records, one way; one byte back),
  * takes the session's ids, drops capabilities, loads init's filter and execs
- * init from a sealed memfd.  The status socket closes with that exec; a failure
- * before it is told there with its text.
+ * init from a sealed memfd.  The status socket closes with that exec; a
+ * failure before it is told there with its text.
  *
  * Until the exec the child is the broker's copy, single-threaded and with
  * memory of its own, so it may allocate.

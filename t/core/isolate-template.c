@@ -9,7 +9,8 @@
 #define ID   "itest0000000000000000000003"
 
 
-/* Its /tmp and etc/group are links that would lead out if they were followed. */
+/* Its /tmp and etc/group are links that would lead out if they were
+ * followed. */
 static int
 make_rootfs(void)
 {
