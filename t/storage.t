@@ -65,6 +65,11 @@ subtest 'what auto comes to is told' => sub {
     ok($c->{enforced} && $check && $check->{ok}, '/doctor has the storage');
     like($check->{found}, qr/^\Q$kind\E/, "and its kind: $check->{found}");
     ok($kind eq 'image' || $why, 'a reason where it is no image');
+
+    ($check) = grep { $_->{name} eq 'tmpfs' }
+               @{ call('GET', '/doctor')->{json}{checks} };
+    unlike($check->{found}, qr/image|ext4/,
+           "the check of tmpfs is of that: $check->{found}");
 };
 
 
@@ -318,14 +323,29 @@ subtest 'a directory without a quota' => sub {
 
     is("$i->{enforcement}{inodes} " . ($i->{isolated} ? 1 : 0), 'none 0',
        'it says that its disk is not limited');
-    is_problem(create({ manifest => {
-                   require_isolation => JSON::PP::true } }),
-               400, 'E2002', 'who insists is refused', qr/disk/);
+    my $res = create({ manifest => {
+        require_isolation => JSON::PP::true } });
+    is_problem($res, 400, 'E2002', 'who insists is refused', qr/disk/);
 
-    my ($check) = grep { $_->{name} eq 'storage' }
-                  @{ call('GET', '/doctor')->{json}{checks} };
-    ok(!$check->{ok}, "/doctor misses it: $check->{found}");
-    like($check->{mend}, qr/prjquota/, 'and says how to mend it');
+    my %check = map { ($_->{name} => $_) }
+                @{ call('GET', '/doctor')->{json}{checks} };
+    my $caps = call('GET', '/capabilities')->{json};
+    my $mend = $check{storage}{mend};
+
+    ok(!$check{storage}{ok}, "/doctor misses it: $check{storage}{found}");
+    like($mend, qr/ && mount -o \S*prjquota |mounted with it: modprobe /,
+         'and says how to mend it');
+    is_deeply([ $caps->{disk}{mend}, $caps->{inodes}{mend},
+                $res->{json}{suggestion} ], [ ($mend) x 3 ],
+              'as do /capabilities and the refusal');
+    ok(index($t->log, $mend) != -1, 'and the log');
+    is_deeply([ map { "$_; or set sandbox_storage image" }
+                $check{project_quota}{mend}, $caps->{project_quota}{mend} ],
+              [ ($mend) x 2 ], 'and what is said of project quotas');
+    ok(index($_, "$p/files") != -1, "names the directory: $_")
+        for $check{project_quota}{found},
+            ($mend =~ /loop,prjquota/ ? $mend : ());
+    ok($check{tmpfs}{ok}, 'no tmpfs is missed');
 
     is(deep_tree($s)->{stdout}, "made\n", 'a deep tree');
     my ($dir) = glob "$p/files/sandbox-*";

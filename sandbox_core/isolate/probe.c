@@ -405,7 +405,7 @@ sbx_probe_quota(sbx_prober_t *p)
     sbx_auto_fd            dir = -1;
     struct fs_quota_statv  st;
 
-    (void) snprintf(path, sizeof(path), "%s", p->probe->state_dir);
+    (void) snprintf(path, sizeof(path), "%s", p->probe->storage_dir);
 
     /* it may not have been made yet */
 
