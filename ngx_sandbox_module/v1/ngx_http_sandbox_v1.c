@@ -239,6 +239,27 @@ ngx_http_sandbox_v1_frame(ngx_http_sandbox_call_t *call,
 
 
 ngx_int_t
+ngx_http_sandbox_v1_end_frame(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    if (frame->type != SBX_F_END) {
+        return ngx_http_sandbox_v1_broken(call, "another frame than its end");
+    }
+
+    return ngx_http_sandbox_v1_finish(call,
+                            ngx_http_sandbox_v1_no_content(call->request));
+}
+
+
+ngx_int_t
 ngx_http_sandbox_v1_finish(ngx_http_sandbox_call_t *call, ngx_int_t rc)
 {
     ngx_connection_t    *c;

@@ -68,6 +68,10 @@ ngx_http_sandbox_call_t *ngx_http_sandbox_v1_call(ngx_http_request_t *r,
 ngx_int_t ngx_http_sandbox_v1_frame(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd);
 
+/* frame() of a call that is answered by its end alone: 204. */
+ngx_int_t ngx_http_sandbox_v1_end_frame(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd);
+
 /*
  * Closes the call and finalizes its request: neither may be touched after
  * it.  NGX_DONE, for frame() to return.

@@ -19,9 +19,6 @@ typedef struct {
 } ngx_http_sandbox_v1_glob_t;
 
 
-static ngx_int_t ngx_http_sandbox_v1_remove_frame(
-    ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
-    const u_char *payload, ngx_fd_t fd);
 static ngx_int_t ngx_http_sandbox_v1_glob(ngx_http_request_t *r);
 static int ngx_http_sandbox_v1_glob_query(ngx_http_request_t *r,
     sbx_f_file_t *file, ngx_str_t *pattern, sbx_error_t *e);
@@ -219,31 +216,10 @@ ngx_http_sandbox_v1_remove(ngx_http_request_t *r)
     call = ngx_http_sandbox_v1_file_call(r, &file, &ctx->path, NULL, NULL);
 
     if (call != NULL) {
-        call->frame = ngx_http_sandbox_v1_remove_frame;
+        call->frame = ngx_http_sandbox_v1_end_frame;
     }
 
     return ngx_http_sandbox_v1_start(r, call);
-}
-
-
-static ngx_int_t
-ngx_http_sandbox_v1_remove_frame(ngx_http_sandbox_call_t *call,
-    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
-{
-    ngx_int_t  rc;
-
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
-
-    if (rc != NGX_DECLINED) {
-        return rc;
-    }
-
-    if (frame->type != SBX_F_END) {
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for delete");
-    }
-
-    return ngx_http_sandbox_v1_finish(call,
-                            ngx_http_sandbox_v1_no_content(call->request));
 }
 
 

@@ -25,9 +25,6 @@ typedef struct {
 
 static ngx_int_t ngx_http_sandbox_v1_get_frame(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd);
-static ngx_int_t ngx_http_sandbox_v1_destroy_frame(
-    ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
-    const u_char *payload, ngx_fd_t fd);
 static int ngx_http_sandbox_v1_list_query(ngx_http_request_t *r,
     ngx_http_sandbox_v1_list_t *list, sbx_list_t *ask, sbx_error_t *e);
 static int ngx_http_sandbox_v1_list_name(ngx_http_request_t *r,
@@ -49,23 +46,8 @@ static ngx_int_t ngx_http_sandbox_v1_list_match(ngx_http_request_t *r,
 ngx_int_t
 ngx_http_sandbox_v1_get(ngx_http_request_t *r)
 {
-    ngx_http_sandbox_call_t        *call;
-    ngx_http_sandbox_v1_session_t  *session;
-
-    session = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_v1_session_t));
-
-    if (session == NULL) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
-    }
-
-    call = ngx_http_sandbox_v1_call(r, SBX_OP_GET, NULL, 0, NGX_INVALID_FILE,
-                                    session);
-
-    if (call != NULL) {
-        call->frame = ngx_http_sandbox_v1_get_frame;
-    }
-
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_v1_session_ask(r,
+                                       ngx_http_sandbox_v1_get_frame);
 }
 
 
@@ -78,7 +60,7 @@ ngx_http_sandbox_v1_get_frame(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_json_t         j;
     ngx_http_sandbox_v1_session_t  *session;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_v1_session_part(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -87,19 +69,8 @@ ngx_http_sandbox_v1_get_frame(ngx_http_sandbox_call_t *call,
     r = call->request;
     session = call->data;
 
-    if (frame->type != SBX_F_END) {
-        rc = ngx_http_sandbox_v1_session_frame(r, session, frame, payload);
-
-        return (rc == NGX_OK || rc == NGX_AGAIN)
-               ? NGX_OK
-               : ngx_http_sandbox_v1_broken(call, "a wrong frame for get");
-    }
-
-    if (!session->there
-        || session->meta_len != session->session.meta_size
-        || ngx_http_sandbox_v1_session_note(r, session) != NGX_OK)
-    {
-        return ngx_http_sandbox_v1_broken(call, "no session for get");
+    if (ngx_http_sandbox_v1_session_note(r, session) != NGX_OK) {
+        return ngx_http_sandbox_v1_broken(call, "more than memory holds");
     }
 
     ngx_http_sandbox_json_init(&j, r->pool);
@@ -127,31 +98,10 @@ ngx_http_sandbox_v1_destroy(ngx_http_request_t *r)
                                     NGX_INVALID_FILE, NULL);
 
     if (call != NULL) {
-        call->frame = ngx_http_sandbox_v1_destroy_frame;
+        call->frame = ngx_http_sandbox_v1_end_frame;
     }
 
     return ngx_http_sandbox_v1_start(r, call);
-}
-
-
-static ngx_int_t
-ngx_http_sandbox_v1_destroy_frame(ngx_http_sandbox_call_t *call,
-    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
-{
-    ngx_int_t  rc;
-
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
-
-    if (rc != NGX_DECLINED) {
-        return rc;
-    }
-
-    if (frame->type != SBX_F_END) {
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for destroy");
-    }
-
-    return ngx_http_sandbox_v1_finish(call,
-                            ngx_http_sandbox_v1_no_content(call->request));
 }
 
 
