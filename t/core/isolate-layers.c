@@ -392,25 +392,39 @@ body_few_files(void)
 }
 
 
-/* Root of a user namespace is not the host's. */
 static int
-body_userns(void)
+enter_userns(void)
 {
-    int           fd;
-    sbx_error_t   e;
-    sbx_probed_t  p;
+    int  fd, rc;
 
     if (unshare(CLONE_NEWUSER) == -1) {
-        return 77;
+        return -1;
     }
 
     fd = open("/proc/self/uid_map", O_WRONLY|O_CLOEXEC);
 
-    if (fd == -1 || write(fd, "0 0 1", 5) != 5) {
+    if (fd == -1) {
+        return -1;
+    }
+
+    rc = write(fd, "0 0 1", 5) == 5 ? 0 : -1;
+    (void) close(fd);
+
+    return rc;
+}
+
+
+/* Root of a user namespace is not the host's. */
+static int
+body_userns(void)
+{
+    sbx_error_t   e;
+    sbx_probed_t  p;
+
+    if (enter_userns() == -1) {
         return 77;
     }
 
-    (void) close(fd);
     probe(&p);
 
     if (p.err[SBX_LAYER_USER_NS] == 0) {
@@ -433,17 +447,10 @@ body_no_namespaces(void)
     int           fd;
     sbx_probed_t  p;
 
-    if (unshare(CLONE_NEWUSER) == -1) {
+    if (enter_userns() == -1) {
         return 77;
     }
 
-    fd = open("/proc/self/uid_map", O_WRONLY|O_CLOEXEC);
-
-    if (fd == -1 || write(fd, "0 0 1", 5) != 5) {
-        return 77;
-    }
-
-    (void) close(fd);
     fd = open("/proc/sys/user/max_net_namespaces", O_WRONLY|O_CLOEXEC);
 
     if (fd == -1 || write(fd, "0", 1) != 1) {
