@@ -11,7 +11,7 @@
  *   DYING -> REMOVING        it has been reaped: nothing of it runs
  *   REMOVING -> gone         groups, files, ids; who waits is answered
  *
- * A session that fails at any point takes the same way out.
+ * A session that fails at any point takes the same way out (session_end.c).
  */
 
 #include "broker.h"
