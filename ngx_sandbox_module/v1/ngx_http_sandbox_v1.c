@@ -314,6 +314,28 @@ ngx_http_sandbox_v1_failed(ngx_http_sandbox_call_t *call,
 
 
 ngx_int_t
+ngx_http_sandbox_v1_list_end(ngx_http_sandbox_call_t *call,
+    ngx_http_sandbox_json_t *j, u_char kind, uint64_t next)
+{
+    u_char  cursor[sizeof("x") + NGX_INT64_LEN];
+
+    ngx_http_sandbox_json_raw(j, "],\"next_cursor\":");
+
+    if (next == 0) {
+        ngx_http_sandbox_json_raw(j, "null}");
+
+    } else {
+        *ngx_sprintf(cursor, "%c%xL", kind, (int64_t) next) = '\0';
+        ngx_http_sandbox_json_cstring(j, (char *) cursor);
+        ngx_http_sandbox_json_raw(j, "}");
+    }
+
+    return ngx_http_sandbox_v1_finish(call,
+                ngx_http_sandbox_json_send(call->request, NGX_HTTP_OK, j));
+}
+
+
+ngx_int_t
 ngx_http_sandbox_v1_no_content(ngx_http_request_t *r)
 {
     ngx_int_t  rc;

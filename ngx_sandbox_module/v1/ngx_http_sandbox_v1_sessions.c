@@ -37,8 +37,6 @@ static ngx_int_t ngx_http_sandbox_v1_list_frame(
     ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
     const u_char *payload, ngx_fd_t fd);
 static ngx_int_t ngx_http_sandbox_v1_list_add(ngx_http_sandbox_call_t *call);
-static ngx_int_t ngx_http_sandbox_v1_list_send(ngx_http_sandbox_call_t *call,
-    uint64_t next);
 static ngx_int_t ngx_http_sandbox_v1_list_match(ngx_http_request_t *r,
     const ngx_http_sandbox_v1_list_t *list);
 
@@ -366,7 +364,7 @@ ngx_http_sandbox_v1_list_frame(ngx_http_sandbox_call_t *call,
 
     if (frame->type == SBX_F_END) {
         ngx_memcpy(&end, payload, sizeof(sbx_f_end_t));
-        return ngx_http_sandbox_v1_list_send(call, end.next);
+        return ngx_http_sandbox_v1_list_end(call, &list->json, 's', end.next);
     }
 
     switch (ngx_http_sandbox_v1_session_frame(call->request, &list->session,
@@ -405,7 +403,8 @@ ngx_http_sandbox_v1_list_add(ngx_http_sandbox_call_t *call)
     if (list->count == list->limit
         || list->json.size > NGX_HTTP_SANDBOX_V1_LIST_MAX)
     {
-        return ngx_http_sandbox_v1_list_send(call, list->last);
+        return ngx_http_sandbox_v1_list_end(call, &list->json, 's',
+                                            list->last);
     }
 
     ngx_http_sandbox_json_raw(&list->json, list->count++ ? "," : "");
@@ -414,32 +413,6 @@ ngx_http_sandbox_v1_list_add(ngx_http_sandbox_call_t *call)
     list->last = list->session.session.seq;
 
     return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_sandbox_v1_list_send(ngx_http_sandbox_call_t *call, uint64_t next)
-{
-    u_char                       cursor[sizeof("s") + NGX_INT64_LEN];
-    ngx_http_sandbox_json_t     *j;
-    ngx_http_sandbox_v1_list_t  *list;
-
-    list = call->data;
-    j = &list->json;
-
-    ngx_http_sandbox_json_raw(j, "],\"next_cursor\":");
-
-    if (next == 0) {
-        ngx_http_sandbox_json_raw(j, "null}");
-
-    } else {
-        *ngx_sprintf(cursor, "s%xL", (int64_t) next) = '\0';
-        ngx_http_sandbox_json_cstring(j, (char *) cursor);
-        ngx_http_sandbox_json_raw(j, "}");
-    }
-
-    return ngx_http_sandbox_v1_finish(call,
-                ngx_http_sandbox_json_send(call->request, NGX_HTTP_OK, j));
 }
 
 
