@@ -52,7 +52,7 @@ $ENV{SANDBOX_TEST_VM} = 1;
 $ENV{SANDBOX_BUILD} = $SandboxTest::BUILD;
 delete $ENV{PERL5LIB};
 
-open my $out, '-|', $run, '-t', 900, 'sh', '-c', $script or die "$run: $!";
+open my $out, '-|', $run, '-t', 1080, 'sh', '-c', $script or die "$run: $!";
 
 my ($relay, $ended) = (undef, 0);
 

@@ -120,8 +120,8 @@ typedef enum {
     SBX_GUARD_FILES               /* a file server, which needs openat2() */
 } sbx_guard_t;
 
-/* guard.c: rules by which nobody sets set-user-id and set-group-id bits, with
- * a program (size 0: all else is allowed) behind them; *out is the caller's. */
+/* guard.c: rules by which nobody sets set-user-id and set-group-id bits, and
+ * behind them a program (size 0: all else is allowed); the caller frees. */
 int sbx_seccomp_guard(sbx_guard_t whom, const void *program, size_t size,
     void **out, size_t *out_size, sbx_error_t *e);
 /* async-signal-safe: prctl(no_new_privs) is the caller's. 0 or -1, errno. */

@@ -87,7 +87,7 @@ typedef struct {
 typedef struct {
     const void          *filter;        /* of commands; size 0: none */
     size_t               filter_size;
-    const void          *files;         /* of file servers; size 0: commands' */
+    const void          *files;         /* of file servers; size 0: as above */
     size_t               files_size;
     void                *own[2];        /* to be freed */
 } sbx_programs_t;
