@@ -22,6 +22,18 @@ use SandboxTest::More qw(within);
 use SandboxTest::Run;
 
 my $dir = run_set_up();
+
+# Each helper tells its number, so that what it may leave is known for ours:
+# other tests of this machine run helpers too.
+
+rename "$dir/bin/sandbox-session", "$dir/bin/sandbox-session.real" or die $!;
+write_file("$dir/helpers", '', 0666);
+write_file("$dir/bin/sandbox-session", <<"SH", 0755);
+#!/bin/sh
+echo \$\$ >> $dir/helpers
+exec \$0.real "\$@"
+SH
+
 my $MARK = "sbxmark$$";
 
 
@@ -35,18 +47,19 @@ sub left {
         my ($pid) = $proc =~ /(\d+)$/;
 
         push @left, "process $pid $cmd"
-            if $pid != $$ && $cmd =~ /\Q$MARK\E|\Q$dir\E\/bin|^sandbox-session/
-            && mine($pid);
+            if $pid != $$ && ($cmd =~ /\Q$MARK\E(?!\d)|\Q$dir\E\/bin/
+                              || is_program($pid));
     }
 
     push @left, glob "$dir/tmp/*";
 
-    # A group is its helper's, whose number it has: ours, or nobody's.
+    # A group has its helper's number.
 
-    for my $root (SandboxTest::cgroup_roots()) {
-        push @left, grep { m{/ir(\d{10})x\w+$} && helper_is_ours($1 + 0) }
-            split /\n/, `find $root -type d -name 'ir0*' 2>/dev/null`;
-    }
+    my %ours = map { $_ => 1 }
+               split /\n/, SandboxTest::slurp("$dir/helpers") // '';
+
+    push @left, grep { m{/ir(\d{10})x\w+$} && $ours{ $1 + 0 } }
+                glob_groups();
 
     my %mounts;
 
@@ -59,21 +72,18 @@ sub left {
 }
 
 
-sub helper_is_ours {
-    my ($pid) = @_;
-
-    my $exe = readlink "/proc/$pid/exe";
-
-    return !defined $exe || $exe =~ m{^\Q$dir\E/};
+sub glob_groups {
+    return map { split /\n/, `find $_ -type d -name 'ir0*' 2>/dev/null` }
+           SandboxTest::cgroup_roots();
 }
 
 
-# The helper that another test of this machine has started is not ours.
+# Whatever it calls itself.
 
-sub mine {
+sub is_program {
     my ($pid) = @_;
 
-    return (readlink("/proc/$pid/exe") // "$dir/") =~ m{^(?:\Q$dir\E/|/usr/)};
+    return (readlink("/proc/$pid/exe") // '') =~ m{^\Q$dir\E/};
 }
 
 
@@ -674,6 +684,39 @@ for my $who (@who) {
     nothing_left("$who: nothing is left");
     ok(-d $w, "$who: a given workspace is kept");
 }
+
+
+subtest 'what other runs of this machine leave is not counted' => sub {
+    my $pid = fork // die $!;
+
+    if (!$pid) {
+        mkdir $ENV{TMPDIR} = "$dir/other";
+        open STDOUT, '>', "$dir/theirs";
+        open STDERR, '>', '/dev/null';
+        exec "$SandboxTest::BUILD/sandboxctl", 'run', '--', '/bin/sh', '-c',
+             'echo there; sleep 600' or POSIX::_exit(99);
+    }
+
+    SandboxTest::wait_for(sub { -s "$dir/theirs" }, within(20));
+    is(join(' ', left()), '', 'one that runs');
+
+    my @helpers = split ' ', SandboxTest::slurp(
+                                 "/proc/$pid/task/$pid/children") // '';
+    my @groups = glob_groups();
+    kill 'KILL', @helpers;
+    waitpid $pid, 0;
+
+    my ($theirs) = grep { my $h = $_; grep { m{/ir0*${h}x} } @groups }
+                   @helpers;
+
+  SKIP: {
+        skip 'a run has no group here', 1 if !defined $theirs;
+
+        is(join(' ', left()), '', 'and one whose helper was killed');
+    }
+
+    sh('root', 'true');               # which removes the dead one's group
+};
 
 
 subtest 'mistakes' => sub {

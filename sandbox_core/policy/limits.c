@@ -313,8 +313,8 @@ sbx_limit_wrong(const sbx_limit_t *limit, sbx_error_t *e)
     char  least[32], most[32];
 
     static const char *const  kinds[] = {
-        [SBX_UNIT_BYTES] = "bytes or a size such as \"512MB\" "
-                           "(KB, MB, GB, TB)",
+        [SBX_UNIT_BYTES] =
+            "bytes or a size such as \"512MB\" (KB, MB, GB, TB)",
         [SBX_UNIT_COUNT] = "a whole number",
         [SBX_UNIT_MILLI] = "a number with at most three decimals",
         [SBX_UNIT_SECONDS] = "seconds with at most three decimals"
