@@ -9,7 +9,9 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 
+use File::Basename qw(dirname);
 use File::Path qw(make_path);
+use File::Temp qw(tempdir);
 use IO::Socket::INET;
 use IO::Socket::UNIX;
 use POSIX ();
@@ -687,10 +689,11 @@ for my $who (@who) {
 
 
 subtest 'what other runs of this machine leave is not counted' => sub {
+    my $other = tempdir('sbxotherXXXXXX', DIR => dirname($dir), CLEANUP => 1);
     my $pid = fork // die $!;
 
     if (!$pid) {
-        mkdir $ENV{TMPDIR} = "$dir/other";
+        $ENV{TMPDIR} = $other;
         open STDOUT, '>', "$dir/theirs";
         open STDERR, '>', '/dev/null';
         exec "$SandboxTest::BUILD/sandboxctl", 'run', '--', '/bin/sh', '-c',

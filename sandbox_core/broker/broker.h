@@ -226,9 +226,11 @@ typedef struct {
     unsigned         answer:1;        /* owed when the keeper has it */
 } sbx_control_t;
 
+/* Of the broker and its threads; whoever ends last frees it. */
 typedef struct {
     int              pipe[2];         /* descriptors to be closed */
     uint32_t         pending;         /* of them, shared with the threads */
+    uint32_t         users;
     pthread_t        threads[SBX_DISCARDERS];
     unsigned         nthreads;
     sbx_timer_t      timer;
@@ -282,7 +284,7 @@ struct sbx_broker_s {
     sbx_graves_t     graves;
     sbx_record_writer_t  writer;
     sbx_event_t      writer_event;
-    sbx_discard_t    discard;
+    sbx_discard_t   *discard;
 
     unsigned         configured:1;
     unsigned         ever_configured:1;
