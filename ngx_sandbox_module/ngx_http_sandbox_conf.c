@@ -377,7 +377,8 @@ ngx_http_sandbox_set_limit(ngx_conf_t *cf, ngx_command_t *cmd,
     if (sbx_limit_parse(limit, (char *) p, end - p, field, &e) != 0) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid parameter \"%V\" in \"%V\" directive, it "
-                           "%s", value, &cmd->name, e.text);
+                           "%s%s", value, &cmd->name, e.text,
+                           limit->unlimited_ok ? ", or none" : "");
         return NGX_CONF_ERROR;
     }
 

@@ -213,6 +213,34 @@ subtest 'without a network programs fail at once' => sub {
 urllib.request.urlopen("http://192.0.2.1/", timeout=20)' ]);
     cmp_ok($r->{duration_s}, '<', within(4), 'python');
     like($r->{stderr}, qr/unreachable/, 'told as such');
+
+    my %installers = (
+        pip => [ '/usr/bin/pip install --break-system-packages requestsx',
+                 qr/Temporary failure in name resolution/ ],
+        npm => [ 'npm install left-pad', qr/EAI_AGAIN|ENOTFOUND/ ],
+    );
+
+    for my $tool (sort keys %installers) {
+        my ($cmd, $text) = @{ $installers{$tool} };
+
+      SKIP: {
+            skip "this machine has no /usr/bin/$tool", 4
+                if run($s, "/usr/bin/$tool --version")->{exit_code} != 0;
+
+            # npm waits ten seconds, and a minute, before it tries again
+
+            $r = run($s, $cmd, timeout_s => 60);
+            is("$r->{reason} $r->{exit_code}", 'exited 1', $tool);
+            cmp_ok(scalar(() = $r->{stderr} =~ /Retrying/g), '<', 2,
+                   'does not try again and again');
+            like($r->{stderr}, $text, 'told as such');
+
+            my $name = $tool eq 'pip' ? 'PIP_RETRIES'
+                                      : 'npm_config_fetch_retries';
+            is(run($s, "echo \$$name", env => { $name => '7' })->{stdout},
+               "7\n", "a call's own $name wins");
+        }
+    }
 };
 
 

@@ -466,7 +466,10 @@ subtest 'lists' => sub {
     is($names->('g/[ab].txt'), 'a.txt b.txt', 'a class');
     is($names->('/home/user/g/*.md'), 'z.md', 'absolute');
     is($names->('g/nothing*'), '', 'nothing');
-    is($names->('missing/*'), '', 'in a directory that is missing');
+    is($names->('g/*/none/*.txt'), '', 'nor below what a pattern names');
+    is_problem(glob_of($v, $_), 404, 'E4001', "$_, a missing directory")
+        for 'missing/*', 'g/missing/**', 'missing/a.txt', '/missing/*/*';
+    is_problem(glob_of($v, 'g/a.txt/*'), 409, 'E4004', 'in a file');
     is($names->('g/a.txt'), 'a.txt', 'a plain name');
     is($names->('*'), '/home/user/g', 'the workspace');
 

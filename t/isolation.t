@@ -13,6 +13,9 @@ use Socket qw(inet_ntoa);
 use Sys::Hostname ();
 use Test::More;
 use SandboxTest::More;
+use SandboxTest::Watch;
+
+use constant IN_OPEN => 0x20;           # of inotify
 
 my $t = server();
 my $one = create_ok();
@@ -60,35 +63,13 @@ subtest 'the mount table tells nothing of the host' => sub {
 
 
 subtest "what others open below /usr is not told" => sub {
-    my $watch = <<'PY';
-import ctypes, os, time
-libc = ctypes.CDLL(None, use_errno=True)
-fd = libc.inotify_init1(os.O_NONBLOCK)
-assert libc.inotify_add_watch(fd, b'/usr/bin', 0x20) != -1
-open('/tmp/ready', 'w').close()
-while not os.path.exists('/tmp/go'):
-    time.sleep(0.01)
-def events():
-    try:
-        return len(os.read(fd, 65536))
-    except BlockingIOError:
-        return 0
-print('others', events())
-open('/usr/bin/env', 'rb').close()
-print('own', events() > 0)
-PY
-
-    my $job = async { run($one, [ 'python3', '-c', $watch ]) };
-
-    ok(until_true(sub { get($one, '/tmp/ready')->{status} == 200 }, 10),
-       'a directory of /usr is watched');
+    my $watch = watch($one, '/usr/bin', '/usr/bin/env',
+                      'a directory of /usr is watched', mask => IN_OPEN);
     open my $f, '<', '/usr/bin/env' or die "/usr/bin/env: $!";
     close $f;
     is(out($two, [ '/usr/bin/env', 'true' ]), '', 'the other session opens');
-    put($one, '/tmp/go', '');
-
-    is($job->get(within(20))->{stdout}, "others 0\nown True\n",
-       'neither the host nor the other session is seen, only itself');
+    watch_is_told_of_itself($watch, 'neither the host nor the other session '
+                                    . 'is seen, only itself');
 };
 
 

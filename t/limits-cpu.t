@@ -179,23 +179,26 @@ subtest 'what has just begun goes first, as far as its credit goes' => sub {
     ok(until_true(sub { !is_ahead(\@dirs) }), 'not for long');
     is($job->get->{reason}, 'exited', 'it ends behind');
 
-    # more than comes back, in short commands
+    # begins something all the time, and uses more than comes back
 
-    my ($ahead, $n) = (0, 0);
-    my $stop = time + within(5);
+    my $burns = async { load($v, 'burn 4 wide 4') };
 
-    while (time < $stop && ($n == $ahead || $ahead == 0)) {
-        my $short = async { load($v, 'burn 4 wide 0.2') };
-        my $seen;
-        until_true { $seen ||= is_ahead(\@dirs); $seen || $short->ready };
-        $short->get;
-        $ahead++ if $seen;
-        $n++;
+    ok(until_true(sub { is_ahead(\@dirs) }), 'ahead again');
+
+    my $stop = time + within(3);
+    my $behind;
+
+    while (!$behind && time < $stop) {
+        head($v, 'load');
+        $behind = !is_ahead(\@dirs);
     }
 
-    cmp_ok($ahead, '>', 0, 'short ones are ahead');
-    cmp_ok($ahead, '<', $n, 'till their credit is used up')
-        or diag("all of $n");
+    SKIP: {
+        skip 'the machine is busy', 1 if busy();
+        ok($behind, 'till its credit is used up');
+    }
+
+    $burns->get;
     destroy($v);
 };
 

@@ -13,44 +13,10 @@ use lib "$FindBin::Bin/lib";
 use Test::More;
 use Time::HiRes qw(sleep);
 use SandboxTest::More;
+use SandboxTest::Storage;
 
-my $MB = 1 << 20;
 my $small = $ENV{SANDBOX_TEST_SMALL};
 my $cycles = $small ? 5 : 50;
-my ($t, $p);
-
-
-# A server whose http block has these lines; "before" may mount things below
-# its prefix, which it is given; "weak" leaves isolation to who asks.
-
-sub serve {
-    my ($http, $before, $weak) = @_;
-
-    $t = SandboxTest->new(
-        workers => 1, http => "    $http",
-        edit => sub { s/(require_isolation) on/$1 off/ if $weak });
-    ($SandboxTest::More::T, $SandboxTest::More::PORT, $p)
-        = ($t, $t->port, $t->prefix);
-    $SandboxTest::More::PREFIX = $p;
-    $before->($p) if $before;
-    $t->start;
-    SandboxTest::More::check_walls();
-
-    return $t;
-}
-
-
-sub make {
-    my (%resources) = @_;
-
-    # a file may be larger than the disk, so that the disk is what is met
-
-    return create_ok({ manifest => {
-        resources => { max_file_size => '64GB', %resources } } });
-}
-
-
-sub info { return call('GET', "/sessions/$_[0]")->{json} }
 
 
 # Loop devices with a file below the directory, whether it has a name or not.
@@ -64,60 +30,6 @@ sub loops {
 
 
 sub leftovers { return grep { !m{/image\.} } glob "$_[0]/*" }
-
-
-sub avail {
-    my ($id, $where) = @_;
-
-    return run($id, "df -k --output=avail $where | tail -1")->{stdout} * 1024;
-}
-
-
-# Writes until it cannot: the bytes that fitted, and what was said.
-
-sub fill {
-    my ($id, $file) = @_;
-
-    my $r = run($id, "cat /dev/zero > $file; stat -c %s $file");
-
-    return ($r->{stdout} + 0, $r->{stderr});
-}
-
-
-sub within_percent {
-    my ($got, $want, $percent, $name) = @_;
-
-    local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-    return ok(abs($got - $want) * 100 <= $want * $percent,
-              "$name ($got of $want)");
-}
-
-
-# An ext4 of that many megabytes on the directory; 0 where there is none.
-
-sub mount_ext4 {
-    my ($dir, $megabytes, $format, $options) = @_;
-
-    mkdir $dir;
-    system("truncate -s ${megabytes}M $dir.img && mkfs.ext4 -q -F $format"
-           . " $dir.img && mount -o loop$options $dir.img $dir 2>/dev/null")
-        == 0 or return 0;
-
-    return 1;
-}
-
-
-sub unmount {
-    my ($dir) = @_;
-
-    ok(until_true(sub { system("umount $dir 2>/dev/null") == 0 }, 20),
-       'nothing holds the file system');
-    unlink "$dir.img";
-    rmdir $dir;
-
-    return;
-}
 
 
 # ---- image ---------------------------------------------------------------
@@ -153,6 +65,11 @@ subtest 'what auto comes to is told' => sub {
     ok($c->{enforced} && $check && $check->{ok}, '/doctor has the storage');
     like($check->{found}, qr/^\Q$kind\E/, "and its kind: $check->{found}");
     ok($kind eq 'image' || $why, 'a reason where it is no image');
+
+    ($check) = grep { $_->{name} eq 'tmpfs' }
+               @{ call('GET', '/doctor')->{json}{checks} };
+    unlike($check->{found}, qr/image|ext4/,
+           "the check of tmpfs is of that: $check->{found}");
 };
 
 
@@ -406,14 +323,29 @@ subtest 'a directory without a quota' => sub {
 
     is("$i->{enforcement}{inodes} " . ($i->{isolated} ? 1 : 0), 'none 0',
        'it says that its disk is not limited');
-    is_problem(create({ manifest => {
-                   require_isolation => JSON::PP::true } }),
-               400, 'E2002', 'who insists is refused', qr/disk/);
+    my $res = create({ manifest => {
+        require_isolation => JSON::PP::true } });
+    is_problem($res, 400, 'E2002', 'who insists is refused', qr/disk/);
 
-    my ($check) = grep { $_->{name} eq 'storage' }
-                  @{ call('GET', '/doctor')->{json}{checks} };
-    ok(!$check->{ok}, "/doctor misses it: $check->{found}");
-    like($check->{mend}, qr/prjquota/, 'and says how to mend it');
+    my %check = map { ($_->{name} => $_) }
+                @{ call('GET', '/doctor')->{json}{checks} };
+    my $caps = call('GET', '/capabilities')->{json};
+    my $mend = $check{storage}{mend};
+
+    ok(!$check{storage}{ok}, "/doctor misses it: $check{storage}{found}");
+    like($mend, qr/ && mount -o \S*prjquota |mounted with it: modprobe /,
+         'and says how to mend it');
+    is_deeply([ $caps->{disk}{mend}, $caps->{inodes}{mend},
+                $res->{json}{suggestion} ], [ ($mend) x 3 ],
+              'as do /capabilities and the refusal');
+    ok(index($t->log, $mend) != -1, 'and the log');
+    is_deeply([ map { "$_; or set sandbox_storage image" }
+                $check{project_quota}{mend}, $caps->{project_quota}{mend} ],
+              [ ($mend) x 2 ], 'and what is said of project quotas');
+    ok(index($_, "$p/files") != -1, "names the directory: $_")
+        for $check{project_quota}{found},
+            ($mend =~ /loop,prjquota/ ? $mend : ());
+    ok($check{tmpfs}{ok}, 'no tmpfs is missed');
 
     is(deep_tree($s)->{stdout}, "made\n", 'a deep tree');
     my ($dir) = glob "$p/files/sandbox-*";
@@ -438,64 +370,6 @@ subtest 'a directory without a quota' => sub {
     is_problem(create({}), 400, 'E2002',
                'sandbox_require_isolation refuses', qr/disk/);
     is(call('GET', '/health')->{status}, 503, 'and health says so');
-    $t->finish;
-};
-
-
-subtest 'a directory with a quota' => sub {
-    my $mounted;
-
-    serve('sandbox_storage directory %%PREFIX%%/host;'
-          . ' sandbox_default disk=4MB;',
-          sub {
-              $mounted = mount_ext4("$_[0]/host", 300,
-                                    '-O project,quota -E quotatype=prjquota',
-                                    ',prjquota');
-          }, 'weak');
-
-    my $s = make(disk => '30MB', inodes => 500);
-    my $other = make(disk => '30MB');
-    my $i = info($s);
-
-    # a kernel without quotas mounts it all the same
-
-    if (!$mounted || ($i->{enforcement}{disk} eq 'none'
-                      && !$ENV{SANDBOX_TEST_VM}))
-    {
-        $t->stop;
-        unmount("$p/host") if $mounted;
-        $t->finish;
-        plan(skip_all => 'the kernel has no project quota for ext4');
-    }
-
-    is("$i->{enforcement}{disk} $i->{enforcement}{inodes}",
-       'project quota project quota', 'enforcement');
-    within_percent(avail($s, '/'), 30 * $MB, 2, 'df /');
-
-    my ($got, $said) = fill($s, 'f');
-    within_percent($got, 30 * $MB, 2, 'as much as was asked for');
-    like($said, qr/No space left|quota/, 'then no more');
-    is_problem(put($s, 'up', 'x' x 100_000), 507, 'E4006', 'PUT: E4006');
-    cmp_ok(info($s)->{usage}{disk}, '>=', 29 * $MB, 'usage.disk');
-    cmp_ok(info($other)->{usage}{disk}, '<', $MB, 'of that session alone');
-    run($s, 'rm f');
-
-    my $made = run($s, 'mkdir d; cd d; seq 2000 | xargs touch 2>/dev/null;'
-                       . ' ls | wc -l')->{stdout};
-    within_percent($made + 1, 500, 2, 'inodes');
-    run($s, 'rm -r d');
-
-    my $r = run($s, 'chattr -p 0 /tmp /home/user; chattr -P /tmp; cd /tmp;'
-                    . ' head -c 60000000 /dev/zero > f; stat -c %s f');
-    cmp_ok($r->{stdout}, '<', 32 * $MB, 'nobody leaves his project');
-
-    my ($dir) = glob "$p/host/sandbox-*";
-    is(destroy($s)->{status}, 204, 'DELETE');
-    ok(!-e "$dir/$s", 'its directory is gone');
-    destroy($other);
-
-    ok($t->stop, 'the server stops');
-    unmount("$p/host");
     $t->finish;
 };
 

@@ -20,7 +20,7 @@ my $run = "$FindBin::Bin/lib/run-v2";
 # walks the whole of /usr.
 
 my @files = qw(quickstart.t lifecycle.t limits-memory.t limits-cpu.t
-               limits-processes.t limits-time.t limits-usage.t
+               limits-processes.t limits-time.t limits-usage.t quota.t
                escape/syscalls.t escape/kernel.t);
 my @programs = grep { -x }
                map { "$SandboxTest::BUILD/t/core/$_" }
@@ -52,7 +52,7 @@ $ENV{SANDBOX_TEST_VM} = 1;
 $ENV{SANDBOX_BUILD} = $SandboxTest::BUILD;
 delete $ENV{PERL5LIB};
 
-open my $out, '-|', $run, '-t', 900, 'sh', '-c', $script or die "$run: $!";
+open my $out, '-|', $run, '-t', 1080, 'sh', '-c', $script or die "$run: $!";
 
 my ($relay, $ended) = (undef, 0);
 

@@ -239,6 +239,27 @@ ngx_http_sandbox_v1_frame(ngx_http_sandbox_call_t *call,
 
 
 ngx_int_t
+ngx_http_sandbox_v1_end_frame(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    if (frame->type != SBX_F_END) {
+        return ngx_http_sandbox_v1_broken(call, "another frame than its end");
+    }
+
+    return ngx_http_sandbox_v1_finish(call,
+                            ngx_http_sandbox_v1_no_content(call->request));
+}
+
+
+ngx_int_t
 ngx_http_sandbox_v1_finish(ngx_http_sandbox_call_t *call, ngx_int_t rc)
 {
     ngx_connection_t    *c;
@@ -289,6 +310,28 @@ ngx_http_sandbox_v1_failed(ngx_http_sandbox_call_t *call,
     rc = r->header_sent ? NGX_ERROR : ngx_http_sandbox_problem(r, error, NULL);
 
     (void) ngx_http_sandbox_v1_finish(call, rc);
+}
+
+
+ngx_int_t
+ngx_http_sandbox_v1_list_end(ngx_http_sandbox_call_t *call,
+    ngx_http_sandbox_json_t *j, u_char kind, uint64_t next)
+{
+    u_char  cursor[sizeof("x") + NGX_INT64_LEN];
+
+    ngx_http_sandbox_json_raw(j, "],\"next_cursor\":");
+
+    if (next == 0) {
+        ngx_http_sandbox_json_raw(j, "null}");
+
+    } else {
+        *ngx_sprintf(cursor, "%c%xL", kind, (int64_t) next) = '\0';
+        ngx_http_sandbox_json_cstring(j, (char *) cursor);
+        ngx_http_sandbox_json_raw(j, "}");
+    }
+
+    return ngx_http_sandbox_v1_finish(call,
+                ngx_http_sandbox_json_send(call->request, NGX_HTTP_OK, j));
 }
 
 

@@ -68,6 +68,10 @@ ngx_http_sandbox_call_t *ngx_http_sandbox_v1_call(ngx_http_request_t *r,
 ngx_int_t ngx_http_sandbox_v1_frame(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd);
 
+/* frame() of a call that is answered by its end alone: 204. */
+ngx_int_t ngx_http_sandbox_v1_end_frame(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd);
+
 /*
  * Closes the call and finalizes its request: neither may be touched after
  * it.  NGX_DONE, for frame() to return.
@@ -79,6 +83,13 @@ ngx_int_t ngx_http_sandbox_v1_broken(ngx_http_sandbox_call_t *call,
     const char *what);
 void ngx_http_sandbox_v1_failed(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_error_e error);
+
+/*
+ * Answers with a list, of which "]" and the next cursor are still to be
+ * written: the kind's letter and where to go on, or null where that is 0.
+ */
+ngx_int_t ngx_http_sandbox_v1_list_end(ngx_http_sandbox_call_t *call,
+    ngx_http_sandbox_json_t *j, u_char kind, uint64_t next);
 
 /* 204, for the finalizer. */
 ngx_int_t ngx_http_sandbox_v1_no_content(ngx_http_request_t *r);

@@ -591,7 +591,7 @@ ngx_http_sandbox_v1_create_frame(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_json_t         j;
     ngx_http_sandbox_v1_session_t  *session;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_v1_session_part(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -599,18 +599,6 @@ ngx_http_sandbox_v1_create_frame(ngx_http_sandbox_call_t *call,
 
     r = call->request;
     session = call->data;
-
-    if (frame->type != SBX_F_END) {
-        rc = ngx_http_sandbox_v1_session_frame(r, session, frame, payload);
-
-        return (rc == NGX_OK || rc == NGX_AGAIN)
-               ? NGX_OK
-               : ngx_http_sandbox_v1_broken(call, "a wrong frame for create");
-    }
-
-    if (!session->there || session->meta_len != session->session.meta_size) {
-        return ngx_http_sandbox_v1_broken(call, "no session for create");
-    }
 
     ngx_memcpy(&end, payload, sizeof(sbx_f_end_t));
 

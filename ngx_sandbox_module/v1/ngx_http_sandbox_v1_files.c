@@ -19,17 +19,12 @@ typedef struct {
 } ngx_http_sandbox_v1_glob_t;
 
 
-static ngx_int_t ngx_http_sandbox_v1_remove_frame(
-    ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
-    const u_char *payload, ngx_fd_t fd);
 static ngx_int_t ngx_http_sandbox_v1_glob(ngx_http_request_t *r);
 static int ngx_http_sandbox_v1_glob_query(ngx_http_request_t *r,
     sbx_f_file_t *file, ngx_str_t *pattern, sbx_error_t *e);
 static ngx_int_t ngx_http_sandbox_v1_glob_frame(
     ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
     const u_char *payload, ngx_fd_t fd);
-static ngx_int_t ngx_http_sandbox_v1_glob_send(ngx_http_sandbox_call_t *call,
-    uint64_t next);
 static ngx_int_t ngx_http_sandbox_v1_glob_entry(ngx_http_sandbox_json_t *j,
     const u_char *payload, size_t len);
 
@@ -219,31 +214,10 @@ ngx_http_sandbox_v1_remove(ngx_http_request_t *r)
     call = ngx_http_sandbox_v1_file_call(r, &file, &ctx->path, NULL, NULL);
 
     if (call != NULL) {
-        call->frame = ngx_http_sandbox_v1_remove_frame;
+        call->frame = ngx_http_sandbox_v1_end_frame;
     }
 
     return ngx_http_sandbox_v1_start(r, call);
-}
-
-
-static ngx_int_t
-ngx_http_sandbox_v1_remove_frame(ngx_http_sandbox_call_t *call,
-    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
-{
-    ngx_int_t  rc;
-
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
-
-    if (rc != NGX_DECLINED) {
-        return rc;
-    }
-
-    if (frame->type != SBX_F_END) {
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for delete");
-    }
-
-    return ngx_http_sandbox_v1_finish(call,
-                            ngx_http_sandbox_v1_no_content(call->request));
 }
 
 
@@ -362,7 +336,7 @@ ngx_http_sandbox_v1_glob_frame(ngx_http_sandbox_call_t *call,
 
     if (frame->type == SBX_F_END) {
         ngx_memcpy(&end, payload, sizeof(sbx_f_end_t));
-        return ngx_http_sandbox_v1_glob_send(call, end.next);
+        return ngx_http_sandbox_v1_list_end(call, &glob->json, 'g', end.next);
     }
 
     if (frame->type != SBX_F_ENTRY || glob->count == glob->file.limit) {
@@ -370,8 +344,8 @@ ngx_http_sandbox_v1_glob_frame(ngx_http_sandbox_call_t *call,
     }
 
     if (glob->json.size > NGX_HTTP_SANDBOX_V1_LIST_MAX) {
-        return ngx_http_sandbox_v1_glob_send(call,
-                                             glob->file.skip + glob->count);
+        return ngx_http_sandbox_v1_list_end(call, &glob->json, 'g',
+                                            glob->file.skip + glob->count);
     }
 
     ngx_http_sandbox_json_raw(&glob->json, glob->count++ ? "," : "");
@@ -383,32 +357,6 @@ ngx_http_sandbox_v1_glob_frame(ngx_http_sandbox_call_t *call,
     }
 
     return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_sandbox_v1_glob_send(ngx_http_sandbox_call_t *call, uint64_t next)
-{
-    u_char                       cursor[sizeof("g") + NGX_INT64_LEN];
-    ngx_http_sandbox_json_t     *j;
-    ngx_http_sandbox_v1_glob_t  *glob;
-
-    glob = call->data;
-    j = &glob->json;
-
-    ngx_http_sandbox_json_raw(j, "],\"next_cursor\":");
-
-    if (next == 0) {
-        ngx_http_sandbox_json_raw(j, "null}");
-
-    } else {
-        *ngx_sprintf(cursor, "g%xL", (int64_t) next) = '\0';
-        ngx_http_sandbox_json_cstring(j, (char *) cursor);
-        ngx_http_sandbox_json_raw(j, "}");
-    }
-
-    return ngx_http_sandbox_v1_finish(call,
-                ngx_http_sandbox_json_send(call->request, NGX_HTTP_OK, j));
 }
 
 

@@ -45,23 +45,8 @@ static const sbx_json_field_t  ngx_http_sandbox_v1_install_fields[] = {
 ngx_int_t
 ngx_http_sandbox_v1_install(ngx_http_request_t *r)
 {
-    ngx_http_sandbox_call_t        *call;
-    ngx_http_sandbox_v1_session_t  *session;
-
-    session = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_v1_session_t));
-
-    if (session == NULL) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
-    }
-
-    call = ngx_http_sandbox_v1_call(r, SBX_OP_GET, NULL, 0, NGX_INVALID_FILE,
-                                    session);
-
-    if (call != NULL) {
-        call->frame = ngx_http_sandbox_v1_install_frame;
-    }
-
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_v1_session_ask(r,
+                                       ngx_http_sandbox_v1_install_frame);
 }
 
 
@@ -73,7 +58,7 @@ ngx_http_sandbox_v1_install_frame(ngx_http_sandbox_call_t *call,
     ngx_http_request_t             *r;
     ngx_http_sandbox_v1_session_t  *session;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_v1_session_part(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -82,18 +67,8 @@ ngx_http_sandbox_v1_install_frame(ngx_http_sandbox_call_t *call,
     r = call->request;
     session = call->data;
 
-    if (frame->type != SBX_F_END) {
-        rc = ngx_http_sandbox_v1_session_frame(r, session, frame, payload);
-
-        return (rc == NGX_OK || rc == NGX_AGAIN)
-               ? NGX_OK
-               : ngx_http_sandbox_v1_broken(call, "a wrong frame for get");
-    }
-
-    if (!session->there
-        || ngx_http_sandbox_v1_session_note(r, session) != NGX_OK)
-    {
-        return ngx_http_sandbox_v1_broken(call, "no session for get");
+    if (ngx_http_sandbox_v1_session_note(r, session) != NGX_OK) {
+        return ngx_http_sandbox_v1_broken(call, "more than memory holds");
     }
 
     return ngx_http_sandbox_v1_finish(call,

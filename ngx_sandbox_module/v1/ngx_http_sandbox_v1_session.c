@@ -42,6 +42,64 @@ static const struct {
 
 
 ngx_int_t
+ngx_http_sandbox_v1_session_ask(ngx_http_request_t *r,
+    ngx_int_t (*frame)(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd))
+{
+    ngx_http_sandbox_call_t        *call;
+    ngx_http_sandbox_v1_session_t  *session;
+
+    session = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_v1_session_t));
+
+    if (session == NULL) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    }
+
+    call = ngx_http_sandbox_v1_call(r, SBX_OP_GET, NULL, 0, NGX_INVALID_FILE,
+                                    session);
+
+    if (call != NULL) {
+        call->frame = frame;
+    }
+
+    return ngx_http_sandbox_v1_start(r, call);
+}
+
+
+ngx_int_t
+ngx_http_sandbox_v1_session_part(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
+{
+    ngx_int_t                       rc;
+    ngx_http_sandbox_v1_session_t  *session;
+
+    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    session = call->data;
+
+    if (frame->type != SBX_F_END) {
+        rc = ngx_http_sandbox_v1_session_frame(call->request, session, frame,
+                                               payload);
+
+        return (rc == NGX_OK || rc == NGX_AGAIN)
+               ? NGX_OK
+               : ngx_http_sandbox_v1_broken(call,
+                                            "a wrong frame for a session");
+    }
+
+    if (!session->there || session->meta_len != session->session.meta_size) {
+        return ngx_http_sandbox_v1_broken(call, "no session");
+    }
+
+    return NGX_DECLINED;
+}
+
+
+ngx_int_t
 ngx_http_sandbox_v1_session_frame(ngx_http_request_t *r,
     ngx_http_sandbox_v1_session_t *s, const sbx_frame_t *frame,
     const u_char *payload)

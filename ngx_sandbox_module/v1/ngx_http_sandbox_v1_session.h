@@ -19,6 +19,19 @@ typedef struct {
 } ngx_http_sandbox_v1_session_t;
 
 
+/* Asks for the session that the request names; frame() takes the answer. */
+ngx_int_t ngx_http_sandbox_v1_session_ask(ngx_http_request_t *r,
+    ngx_int_t (*frame)(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd));
+
+/*
+ * What frame() begins with where call->data gathers a session.
+ * NGX_DECLINED: that is whole, and the frame is the call's last; anything
+ * else is to be returned.
+ */
+ngx_int_t ngx_http_sandbox_v1_session_part(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd);
+
 /*
  * NGX_OK: the session is whole; NGX_AGAIN: more META frames are to come;
  * NGX_DECLINED: the frame does not belong here; NGX_ERROR: out of memory.

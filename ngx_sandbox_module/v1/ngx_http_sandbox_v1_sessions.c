@@ -25,9 +25,6 @@ typedef struct {
 
 static ngx_int_t ngx_http_sandbox_v1_get_frame(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd);
-static ngx_int_t ngx_http_sandbox_v1_destroy_frame(
-    ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
-    const u_char *payload, ngx_fd_t fd);
 static int ngx_http_sandbox_v1_list_query(ngx_http_request_t *r,
     ngx_http_sandbox_v1_list_t *list, sbx_list_t *ask, sbx_error_t *e);
 static int ngx_http_sandbox_v1_list_name(ngx_http_request_t *r,
@@ -40,8 +37,6 @@ static ngx_int_t ngx_http_sandbox_v1_list_frame(
     ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
     const u_char *payload, ngx_fd_t fd);
 static ngx_int_t ngx_http_sandbox_v1_list_add(ngx_http_sandbox_call_t *call);
-static ngx_int_t ngx_http_sandbox_v1_list_send(ngx_http_sandbox_call_t *call,
-    uint64_t next);
 static ngx_int_t ngx_http_sandbox_v1_list_match(ngx_http_request_t *r,
     const ngx_http_sandbox_v1_list_t *list);
 
@@ -49,23 +44,8 @@ static ngx_int_t ngx_http_sandbox_v1_list_match(ngx_http_request_t *r,
 ngx_int_t
 ngx_http_sandbox_v1_get(ngx_http_request_t *r)
 {
-    ngx_http_sandbox_call_t        *call;
-    ngx_http_sandbox_v1_session_t  *session;
-
-    session = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_v1_session_t));
-
-    if (session == NULL) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
-    }
-
-    call = ngx_http_sandbox_v1_call(r, SBX_OP_GET, NULL, 0, NGX_INVALID_FILE,
-                                    session);
-
-    if (call != NULL) {
-        call->frame = ngx_http_sandbox_v1_get_frame;
-    }
-
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_v1_session_ask(r,
+                                       ngx_http_sandbox_v1_get_frame);
 }
 
 
@@ -78,7 +58,7 @@ ngx_http_sandbox_v1_get_frame(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_json_t         j;
     ngx_http_sandbox_v1_session_t  *session;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_v1_session_part(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -87,19 +67,8 @@ ngx_http_sandbox_v1_get_frame(ngx_http_sandbox_call_t *call,
     r = call->request;
     session = call->data;
 
-    if (frame->type != SBX_F_END) {
-        rc = ngx_http_sandbox_v1_session_frame(r, session, frame, payload);
-
-        return (rc == NGX_OK || rc == NGX_AGAIN)
-               ? NGX_OK
-               : ngx_http_sandbox_v1_broken(call, "a wrong frame for get");
-    }
-
-    if (!session->there
-        || session->meta_len != session->session.meta_size
-        || ngx_http_sandbox_v1_session_note(r, session) != NGX_OK)
-    {
-        return ngx_http_sandbox_v1_broken(call, "no session for get");
+    if (ngx_http_sandbox_v1_session_note(r, session) != NGX_OK) {
+        return ngx_http_sandbox_v1_broken(call, "more than memory holds");
     }
 
     ngx_http_sandbox_json_init(&j, r->pool);
@@ -127,31 +96,10 @@ ngx_http_sandbox_v1_destroy(ngx_http_request_t *r)
                                     NGX_INVALID_FILE, NULL);
 
     if (call != NULL) {
-        call->frame = ngx_http_sandbox_v1_destroy_frame;
+        call->frame = ngx_http_sandbox_v1_end_frame;
     }
 
     return ngx_http_sandbox_v1_start(r, call);
-}
-
-
-static ngx_int_t
-ngx_http_sandbox_v1_destroy_frame(ngx_http_sandbox_call_t *call,
-    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
-{
-    ngx_int_t  rc;
-
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
-
-    if (rc != NGX_DECLINED) {
-        return rc;
-    }
-
-    if (frame->type != SBX_F_END) {
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for destroy");
-    }
-
-    return ngx_http_sandbox_v1_finish(call,
-                            ngx_http_sandbox_v1_no_content(call->request));
 }
 
 
@@ -416,7 +364,7 @@ ngx_http_sandbox_v1_list_frame(ngx_http_sandbox_call_t *call,
 
     if (frame->type == SBX_F_END) {
         ngx_memcpy(&end, payload, sizeof(sbx_f_end_t));
-        return ngx_http_sandbox_v1_list_send(call, end.next);
+        return ngx_http_sandbox_v1_list_end(call, &list->json, 's', end.next);
     }
 
     switch (ngx_http_sandbox_v1_session_frame(call->request, &list->session,
@@ -455,7 +403,8 @@ ngx_http_sandbox_v1_list_add(ngx_http_sandbox_call_t *call)
     if (list->count == list->limit
         || list->json.size > NGX_HTTP_SANDBOX_V1_LIST_MAX)
     {
-        return ngx_http_sandbox_v1_list_send(call, list->last);
+        return ngx_http_sandbox_v1_list_end(call, &list->json, 's',
+                                            list->last);
     }
 
     ngx_http_sandbox_json_raw(&list->json, list->count++ ? "," : "");
@@ -464,32 +413,6 @@ ngx_http_sandbox_v1_list_add(ngx_http_sandbox_call_t *call)
     list->last = list->session.session.seq;
 
     return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_sandbox_v1_list_send(ngx_http_sandbox_call_t *call, uint64_t next)
-{
-    u_char                       cursor[sizeof("s") + NGX_INT64_LEN];
-    ngx_http_sandbox_json_t     *j;
-    ngx_http_sandbox_v1_list_t  *list;
-
-    list = call->data;
-    j = &list->json;
-
-    ngx_http_sandbox_json_raw(j, "],\"next_cursor\":");
-
-    if (next == 0) {
-        ngx_http_sandbox_json_raw(j, "null}");
-
-    } else {
-        *ngx_sprintf(cursor, "s%xL", (int64_t) next) = '\0';
-        ngx_http_sandbox_json_cstring(j, (char *) cursor);
-        ngx_http_sandbox_json_raw(j, "}");
-    }
-
-    return ngx_http_sandbox_v1_finish(call,
-                ngx_http_sandbox_json_send(call->request, NGX_HTTP_OK, j));
 }
 
 

@@ -226,9 +226,11 @@ typedef struct {
     unsigned         answer:1;        /* owed when the keeper has it */
 } sbx_control_t;
 
+/* Of the broker and its threads; whoever ends last frees it. */
 typedef struct {
     int              pipe[2];         /* descriptors to be closed */
     uint32_t         pending;         /* of them, shared with the threads */
+    uint32_t         users;
     pthread_t        threads[SBX_DISCARDERS];
     unsigned         nthreads;
     sbx_timer_t      timer;
@@ -282,7 +284,7 @@ struct sbx_broker_s {
     sbx_graves_t     graves;
     sbx_record_writer_t  writer;
     sbx_event_t      writer_event;
-    sbx_discard_t    discard;
+    sbx_discard_t   *discard;
 
     unsigned         configured:1;
     unsigned         ever_configured:1;
@@ -368,6 +370,8 @@ void sbx_create_answer(sbx_session_t *s);
 /* session.c */
 sbx_session_t *sbx_session_make(sbx_broker_t *b);
 void sbx_session_insert(sbx_session_t *s);
+/* Out of the table and the list again. */
+void sbx_session_erase(sbx_session_t *s);
 sbx_session_t *sbx_session_find(sbx_broker_t *b, const char *id);
 /* One that runs and belongs to who calls. */
 sbx_session_t *sbx_session_of_call(sbx_broker_t *b, const sbx_call_t *head);
@@ -377,7 +381,16 @@ int sbx_session_watch(sbx_session_t *s, sbx_error_t *e);
 void sbx_session_recorded(sbx_session_t *s, int err);
 void sbx_session_run(sbx_session_t *s);
 void sbx_session_exited(sbx_broker_t *b, pid_t pid, int status);
+void sbx_session_log(sbx_session_t *s, sbx_log_level_t level, int err,
+    const char *text);
+
+/* session_end.c */
 void sbx_session_end(sbx_session_t *s, sbx_ended_t why, int kill_now);
+/* The steps of an end that its events and its timer take. */
+void sbx_session_cut(sbx_session_t *s);
+void sbx_session_kill(sbx_session_t *s);
+void sbx_session_dying(sbx_session_t *s);
+void sbx_session_remove(sbx_session_t *s);
 void sbx_session_free(sbx_session_t *s);
 
 /* command.c */

@@ -217,7 +217,7 @@ sbx_create_weak(sbx_broker_t *b, sbx_call_out_t *call,
 
     sbx_call_fill(&error, &e);
     (void) snprintf(error.mend, sizeof(error.mend), "%s",
-                    sbx_layers_mend(weak));
+                    sbx_layers_mend(&b->layers, weak));
     sbx_call_fail(call, &error);
 
     return -1;

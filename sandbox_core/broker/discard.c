@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -25,6 +26,7 @@
 
 static void *sbx_discard_thread(void *data);
 static void sbx_discard_nudge(sbx_timer_t *timer);
+static void sbx_discard_free(sbx_discard_t *d);
 
 
 int
@@ -35,7 +37,16 @@ sbx_discard_open(sbx_broker_t *b, sbx_error_t *e)
     sbx_discard_t  *d;
     pthread_attr_t  attr;
 
-    d = &b->discard;
+    d = calloc(1, sizeof(sbx_discard_t));
+
+    if (d == NULL) {
+        return sbx_error(e, ENOMEM, SBX_E_INTERNAL, "out of memory");
+    }
+
+    b->discard = d;
+    d->users = 1;
+    d->pipe[0] = -1;
+    d->pipe[1] = -1;
     d->timer.handler = sbx_discard_nudge;
     d->timer.data = b;
 
@@ -55,9 +66,16 @@ sbx_discard_open(sbx_broker_t *b, sbx_error_t *e)
     rc = 0;
 
     while (rc == 0 && d->nthreads < SBX_DISCARDERS) {
+        (void) __atomic_add_fetch(&d->users, 1, __ATOMIC_RELAXED);
         rc = pthread_create(&d->threads[d->nthreads], &attr,
                             sbx_discard_thread, d);
-        d->nthreads += rc == 0;
+
+        if (rc != 0) {
+            sbx_discard_free(d);
+            break;
+        }
+
+        d->nthreads++;
     }
 
     (void) pthread_attr_destroy(&attr);
@@ -91,6 +109,7 @@ sbx_discard_thread(void *data)
         }
 
         if (n != sizeof(fd)) {
+            sbx_discard_free(d);
             return NULL;
         }
 
@@ -108,7 +127,13 @@ sbx_discard(sbx_broker_t *b, int fd)
     ssize_t         n;
     sbx_discard_t  *d;
 
-    d = &b->discard;
+    d = b->discard;
+
+    if (d == NULL) {
+        /* the broker ends */
+        (void) close(fd);
+        return;
+    }
 
     (void) __atomic_add_fetch(&d->pending, 1, __ATOMIC_ACQUIRE);
     n = write(d->pipe[1], &fd, sizeof(fd));
@@ -139,8 +164,9 @@ sbx_discard_all(sbx_broker_t *b, const int *fds, unsigned nfds)
 int
 sbx_discard_full(sbx_broker_t *b)
 {
-    return __atomic_load_n(&b->discard.pending, __ATOMIC_ACQUIRE)
-           > SBX_DISCARD_MAX;
+    return b->discard != NULL
+           && __atomic_load_n(&b->discard->pending, __ATOMIC_ACQUIRE)
+              > SBX_DISCARD_MAX;
 }
 
 
@@ -154,7 +180,7 @@ sbx_discard_nudge(sbx_timer_t *timer)
     sbx_discard_t  *d;
 
     b = timer->data;
-    d = &b->discard;
+    d = b->discard;
 
     if (__atomic_load_n(&d->pending, __ATOMIC_ACQUIRE) == 0) {
         return;
@@ -173,6 +199,33 @@ sbx_discard_nudge(sbx_timer_t *timer)
 void
 sbx_discard_close(sbx_broker_t *b)
 {
-    sbx_timer_del(&b->loop, &b->discard.timer);
-    (void) close(b->discard.pipe[1]);
+    sbx_discard_t  *d;
+
+    d = b->discard;
+
+    if (d == NULL) {
+        return;
+    }
+
+    sbx_timer_del(&b->loop, &d->timer);
+
+    if (d->pipe[1] != -1) {
+        (void) close(d->pipe[1]);
+    }
+
+    b->discard = NULL;
+    sbx_discard_free(d);
+}
+
+
+static void
+sbx_discard_free(sbx_discard_t *d)
+{
+    if (__atomic_sub_fetch(&d->users, 1, __ATOMIC_ACQ_REL) == 0) {
+        if (d->pipe[0] != -1) {
+            (void) close(d->pipe[0]);
+        }
+
+        free(d);
+    }
 }

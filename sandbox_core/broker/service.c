@@ -21,6 +21,8 @@ static void sbx_service_capability(const sbx_f_capability_t *capability,
     void *data);
 static void sbx_service_templates(sbx_broker_t *b, sbx_call_out_t *call,
     const void *body);
+static sbx_session_t *sbx_service_find(sbx_broker_t *b,
+    sbx_call_out_t *call);
 static void sbx_service_get(sbx_broker_t *b, sbx_call_out_t *call,
     const void *body);
 static void sbx_service_list_start(sbx_broker_t *b, sbx_call_out_t *call,
@@ -208,21 +210,36 @@ sbx_service_session(sbx_call_out_t *call, sbx_session_t *s,
 }
 
 
-static void
-sbx_service_get(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
+/* NULL: the call has been answered. */
+static sbx_session_t *
+sbx_service_find(sbx_broker_t *b, sbx_call_out_t *call)
 {
-    sbx_error_t     e;
-    sbx_usage_t     usage;
     sbx_f_error_t   error;
     sbx_session_t  *s;
-
-    (void) body;
 
     s = sbx_session_of_call(b, &call->head);
 
     if (s == NULL) {
         sbx_call_session_error(b, &call->head, &error);
         sbx_call_fail(call, &error);
+    }
+
+    return s;
+}
+
+
+static void
+sbx_service_get(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
+{
+    sbx_error_t     e;
+    sbx_usage_t     usage;
+    sbx_session_t  *s;
+
+    (void) body;
+
+    s = sbx_service_find(b, call);
+
+    if (s == NULL) {
         return;
     }
 
@@ -339,16 +356,13 @@ sbx_service_listed(const sbx_call_out_t *call, const sbx_session_t *s)
 static void
 sbx_service_destroy(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 {
-    sbx_f_error_t   error;
     sbx_session_t  *s;
 
     (void) body;
 
-    s = sbx_session_of_call(b, &call->head);
+    s = sbx_service_find(b, call);
 
     if (s == NULL) {
-        sbx_call_session_error(b, &call->head, &error);
-        sbx_call_fail(call, &error);
         return;
     }
 

@@ -85,6 +85,9 @@ sbx_setup_probe(sbx_broker_t *b)
     probe.state_dir = b->options->state_dir;
     probe.template_dir = b->config.template_dir;
     probe.uid_first = b->config.uid_first;
+    probe.storage_dir = b->layers.storage_dir;
+    sbx_storage_named(b->config.storage_dir, b->options->state_dir,
+                      b->layers.storage_dir, sizeof(b->layers.storage_dir));
 
     sbx_probe(&probe, &b->layers.probed);
     sbx_layers_settle(&b->layers, NULL);
@@ -148,7 +151,7 @@ sbx_setup_isolation(sbx_broker_t *b, sbx_error_t *e)
                 b->config.require_isolation
                 ? "refused (sandbox_require_isolation)"
                 : "made without them where they ask for no more",
-                sbx_layers_mend(weak));
+                sbx_layers_mend(&b->layers, weak));
     }
 
     return 0;

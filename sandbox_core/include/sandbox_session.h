@@ -143,8 +143,9 @@ typedef struct {
     uint64_t                   duration_us;
     uint64_t                   cpu_user_us;
     uint64_t                   cpu_system_us;
-    uint64_t                   memory_peak;      /* bytes; without a cgroup
-                                                    of the largest process */
+    uint64_t                   memory_peak;      /* bytes; measured by
+                                                    processes: of the largest
+                                                    one; 0: not known */
     uint64_t                   processes_peak;   /* 0: not known */
     uint64_t                   read_bytes;
     uint64_t                   written_bytes;
@@ -152,6 +153,9 @@ typedef struct {
     unsigned                   isolated;
     sbx_backend_t              backend;          /* the one that was used */
     sbx_sandbox_enforcement_t  enforcement;
+    const char                *measured;         /* what the figures above
+                                                    are from: "cgroup v2",
+                                                    "cgroup v1", "processes" */
     char                       note[248];        /* what is less than could
                                                     be expected; "" if none */
 } sbx_sandbox_result_t;

@@ -20,6 +20,13 @@
     "NUMEXPR_MAX_THREADS", "RAYON_NUM_THREADS", "POLARS_MAX_THREADS",         \
     "GOMAXPROCS"
 
+/*
+ * Where there is no network: installers otherwise try again, pip for 12 s
+ * and npm for minutes.  With none at all pip does not say what went wrong.
+ */
+#define SBX_OFFLINE_VARIABLES                                                 \
+    "PIP_RETRIES=1", "npm_config_fetch_retries=0"
+
 #define SBX_CLEANUP(fn)   __attribute__((cleanup(fn)))
 #define sbx_auto_fd       SBX_CLEANUP(sbx_cleanup_fd) int
 #define sbx_auto_free     SBX_CLEANUP(sbx_cleanup_free)

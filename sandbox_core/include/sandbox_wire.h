@@ -693,9 +693,9 @@ typedef struct {
 /*
  * What init is given at exec: descriptor 3 is the control socket, descriptor
  * 4 a sealed memfd that starts with this and goes on with env_size bytes of
- * "K=V\0" and attach_count-independent nothing else; 5 ... the attach files
- * of the group "files" (for processes that serve file calls), and after them
- * that group itself in the core's tree.
+ * "K=V\0" and the seccomp programs; 5 ... the attach files of the group
+ * "files" (for processes that serve file calls), and after them that group
+ * itself in the core's tree.
  */
 typedef struct {
     uint32_t      magic;
@@ -712,7 +712,9 @@ typedef struct {
     uint32_t      env_size;
     uint32_t      capabilities;
     uint32_t      flags;                  /* SBX_CREATE_* */
-    uint32_t      pad;
+    uint32_t      files_filter_size;      /* bytes of the one for who serves
+                                             a file call, after that; 0: the
+                                             commands' */
     char          workspace[256];
     char          home[256];
     char          path[512];              /* PATH */

@@ -1,18 +1,18 @@
 /*
- * The process of one command, from its launch to its answer.
+ * The process of one command, until its answer.
  *
  * Its leader's end is the command's end.  If init killed it, the answer
  * waits until its whole group is dead.  Then what the pipes hold is its last
  * output, and only when that is on its way the answer follows.
  *
  *   ASKED, STRINGS, INPUT     exec.c: not begun
- *   LAUNCHING                 a thread is on its way to exec
+ *   LAUNCHING                 command_start.c: a thread is on its way to exec
  *   RUNNING                   until SIGCHLD
  *   OVER                      killed group, last output
  *   CLOSING                   answered; the worker closes
  */
 
-#include "init.h"
+#include "init_command.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -34,45 +34,20 @@
 #define SBX_INIT_OOM_POLL    50000       /* where the kernel does not tell */
 
 
-static void sbx_init_launched(sbx_init_source_t *source, uint32_t events);
-static void sbx_init_command_launched(sbx_init_command_t *c);
-static void sbx_init_command_cwd(sbx_init_command_t *c, int err);
-static int sbx_init_command_pipes(sbx_init_command_t *c, int with_input);
-static void sbx_init_command_ends(sbx_init_command_t *c);
 static pid_t sbx_init_command_pid(const sbx_init_command_t *c);
-static void sbx_init_command_memory(sbx_init_command_t *c);
 static void sbx_init_command_oom(sbx_init_source_t *source, uint32_t events);
 static void sbx_init_command_look(sbx_init_command_t *c, uint64_t now);
-static void sbx_init_command_over(sbx_init_command_t *c);
 static void sbx_init_command_settle(sbx_init_command_t *c);
 static void sbx_init_command_group(sbx_init_command_t *c, uint64_t now);
 static void sbx_init_command_answer(sbx_init_command_t *c);
 static void sbx_init_command_excuse(sbx_init_command_t *c);
 static sbx_reason_t sbx_init_command_reason(sbx_init_command_t *c);
-static void sbx_init_command_cpu(sbx_init_command_t *c, uint64_t now);
 static uint64_t sbx_init_command_due(sbx_init_command_t *c, uint64_t now);
 static void sbx_init_command_release(sbx_init_command_t *c);
 
 
 static sbx_init_command_t  sbx_init_commands[SBX_COMMANDS_MAX];
 static unsigned            sbx_init_commands_end;    /* all in use are below */
-static sbx_init_source_t   sbx_init_launches;
-
-
-int
-sbx_init_command_open(sbx_error_t *e)
-{
-    sbx_init_launches.fd = sbx_init_launch_open(e);
-    sbx_init_launches.handler = sbx_init_launched;
-
-    if (sbx_init_launches.fd == -1) {
-        return -1;
-    }
-
-    sbx_init_source_set(&sbx_init_launches, EPOLLIN);
-
-    return sbx_init_output_start(e);
-}
 
 
 sbx_init_command_t *
@@ -131,6 +106,20 @@ sbx_init_command_each(sbx_init_command_t *previous)
 }
 
 
+uint32_t
+sbx_init_command_index(const sbx_init_command_t *c)
+{
+    return (uint32_t) (c - sbx_init_commands);
+}
+
+
+sbx_init_command_t *
+sbx_init_command_of(uint32_t index)
+{
+    return &sbx_init_commands[index];
+}
+
+
 unsigned
 sbx_init_command_running(void)
 {
@@ -150,77 +139,13 @@ sbx_init_command_running(void)
 }
 
 
-void
-sbx_init_command_start(sbx_init_command_t *c, int with_input)
-{
-    uint64_t            now;
-    sbx_error_t         e;
-    sbx_f_error_t       error;
-    sbx_init_launch_t  *launch;
-
-    launch = c->launch;
-    launch->index = (uint32_t) (c - sbx_init_commands);
-    launch->workspace = sbx_init.config->workspace;
-    launch->default_cwd = (c->exec.flags & SBX_EXEC_DEFAULT_CWD) != 0;
-    launch->uid = launch->root ? 0 : sbx_init.config->uid;
-    launch->gid = launch->root ? 0 : sbx_init.config->gid;
-    launch->attach = c->attach;
-    launch->nattach = c->nattach;
-    launch->core = c->core;
-    launch->group = c->fds[SBX_INIT_FD_DIR];
-    launch->pids = c->fds[SBX_INIT_FD_PIDS_CURRENT];
-    launch->processes = sbx_init.config->limits.processes;
-    launch->filter = sbx_init.filter;
-    launch->filter_size = sbx_init.config->filter_size;
-    sbx_init_launch_limits(launch, c);
-
-    if (sbx_init_command_pipes(c, with_input) == -1
-        || sbx_init_launch_go(launch) == -1)
-    {
-        if (errno == EAGAIN) {
-            sbx_init_error_quota(&error,
-                                 sbx_init.config->limits.processes);
-
-        } else {
-            (void) sbx_error(&e, errno, SBX_E_UNAVAILABLE,
-                             "the command cannot be started now");
-            sbx_init_error_fill(&error, &e);
-        }
-
-        sbx_init_command_ends(c);
-        sbx_init_launch_free(launch);
-        c->launch = NULL;
-        sbx_init_exec_fail(c, &error);
-        return;
-    }
-
-    now = sbx_now_us();
-
-    c->state = SBX_INIT_LAUNCHING;
-    c->started = 1;
-    c->start = now;
-
-    if (c->exec.timeout != SBX_UNLIMITED) {
-        c->deadline = now + c->exec.timeout * 1000;
-        sbx_init_loop_wake(c->deadline);
-    }
-
-    if (c->exec.cpu_seconds != SBX_UNLIMITED) {
-        sbx_init_command_cpu(c, now);
-        sbx_init_loop_wake(c->poll);
-    }
-
-    sbx_init_command_memory(c);
-}
-
-
 /*
  * Where the kernel has run out of memory for the group and killed one of its
  * processes, the others go too: half a command is of no use to anybody.  On
  * v2 the kernel does that by itself; on v1 it tells, before it kills.
  */
 
-static void
+void
 sbx_init_command_memory(sbx_init_command_t *c)
 {
     c->oom.fd = sbx_steal_fd(&c->fds[SBX_INIT_FD_OOM_EVENT]);
@@ -277,170 +202,6 @@ sbx_init_command_look(sbx_init_command_t *c, uint64_t now)
     } else if (c->oom.fd == -1) {
         c->look = now + SBX_INIT_OOM_POLL;
     }
-}
-
-
-static int
-sbx_init_command_pipes(sbx_init_command_t *c, int with_input)
-{
-    int  ends[2];
-
-    ends[0] = -1;
-    ends[1] = -1;
-
-    if (with_input && sbx_init_input_open(c, &c->launch->stdio[0]) == -1) {
-        return -1;
-    }
-
-    if (sbx_init_output_open(c, ends) == -1) {
-        c->launch->stdio[1] = ends[0];
-        return -1;
-    }
-
-    c->launch->stdio[1] = ends[0];
-    c->launch->stdio[2] = (c->exec.flags & SBX_EXEC_MERGE) ? ends[0]
-                                                           : ends[1];
-
-    return 0;
-}
-
-
-/* The child has them, or there is none. */
-
-static void
-sbx_init_command_ends(sbx_init_command_t *c)
-{
-    int       *stdio;
-    unsigned   i;
-
-    stdio = c->launch->stdio;
-
-    if (stdio[2] == stdio[1]) {
-        stdio[2] = -1;
-    }
-
-    for (i = 0; i < 3; i++) {
-        if (stdio[i] != -1) {
-            (void) close(stdio[i]);
-            stdio[i] = -1;
-        }
-    }
-
-    while (c->nattach != 0) {
-        (void) close(c->attach[--c->nattach]);
-    }
-}
-
-
-static void
-sbx_init_launched(sbx_init_source_t *source, uint32_t events)
-{
-    uint32_t  index;
-
-    (void) events;
-
-    while (read(source->fd, &index, sizeof(index)) == sizeof(index)) {
-        sbx_init_command_launched(&sbx_init_commands[index]);
-    }
-}
-
-
-static void
-sbx_init_command_launched(sbx_init_command_t *c)
-{
-    int                err;
-    sbx_error_t        e;
-    sbx_f_error_t      error;
-    sbx_f_started_t    started;
-    sbx_init_stage_t   stage;
-
-    stage = c->launch->outcome.stage;
-    err = c->launch->outcome.err;
-    c->pid = c->launch->outcome.pid;
-    c->exec_done = 1;
-
-    sbx_init_command_ends(c);
-    sbx_init_launch_free(c->launch);
-    c->launch = NULL;
-
-    switch (stage) {
-
-    case SBX_INIT_STAGE_NONE:
-        c->state = SBX_INIT_RUNNING;
-        started.pid = c->pid;
-        started.pad = 0;
-        sbx_init_exec_send(c, SBX_F_STARTED, &started, sizeof(started));
-        break;
-
-    case SBX_INIT_STAGE_EXEC:
-        c->state = SBX_INIT_RUNNING;
-        c->failed = err;
-        break;
-
-    case SBX_INIT_STAGE_CWD:
-        sbx_init_command_cwd(c, err);
-        return;
-
-    case SBX_INIT_STAGE_CLONE:
-        if (c->pid == 0) {
-            c->started = 0;
-        }
-
-        if (err == EAGAIN) {
-            sbx_init_error_quota(&error,
-                                 sbx_init.config->limits.processes);
-            sbx_init_exec_fail(c, &error);
-            return;
-        }
-
-        /* fall through */
-
-    case SBX_INIT_STAGE_SETUP:
-        (void) sbx_error(&e, err, SBX_E_INTERNAL,
-                         "the command cannot be prepared");
-        sbx_init_error_fill(&error, &e);
-        sbx_init_exec_fail(c, &error);
-        return;
-    }
-
-    if (c->reaped) {
-        sbx_init_command_over(c);
-        return;
-    }
-
-    sbx_init_output_watch(c);
-    sbx_init_exec_resume(c);
-}
-
-
-static void
-sbx_init_command_cwd(sbx_init_command_t *c, int err)
-{
-    size_t         i;
-    sbx_error_t    e;
-    sbx_f_error_t  error;
-
-    static const struct {
-        int          err;
-        sbx_code_t   code;
-        const char  *text;
-    } table[] = {
-        { ENOENT, SBX_E_FILE, "there is no such working directory" },
-        { ENOTDIR, SBX_E_FILE_TYPE,
-          "the working directory is not a directory" },
-        { EACCES, SBX_E_DENIED, "the working directory may not be entered" },
-        { EPERM, SBX_E_DENIED, "the working directory may not be entered" },
-        { ELOOP, SBX_E_PATH,
-          "the working directory's links cannot be followed" },
-        { ENAMETOOLONG, SBX_E_PATH, "the working directory is too long" },
-        { 0, SBX_E_INTERNAL, "the working directory cannot be entered" }
-    };
-
-    for (i = 0; table[i].err != 0 && table[i].err != err; i++) { /* void */ }
-
-    (void) sbx_error(&e, err, table[i].code, "%s", table[i].text);
-    sbx_init_error_fill(&error, &e);
-    sbx_init_exec_fail(c, &error);
 }
 
 
@@ -537,7 +298,7 @@ sbx_init_command_terminate(void)
 }
 
 
-static void
+void
 sbx_init_command_over(sbx_init_command_t *c)
 {
     int       killed;
@@ -781,7 +542,7 @@ sbx_init_command_reason(sbx_init_command_t *c)
 }
 
 
-static void
+void
 sbx_init_command_cpu(sbx_init_command_t *c, uint64_t now)
 {
     uint64_t  limit, used;

@@ -1,7 +1,8 @@
 /*
  * The string table of a call becomes the command's arguments and
- * environment: a short allow-list of init's own making, the counts of
- * processors (cpus.c), the session's variables, the call's; the last of a
+ * environment: a short allow-list of init's own making, what keeps installers
+ * from trying again without a network, the counts of processors (cpus.c), the
+ * session's variables, the call's; the last of a
  * name wins, and each is there once.  No variable of init's environment is
  * ever passed on.
  */
@@ -10,9 +11,6 @@
 
 #include <string.h>
 #include <sys/random.h>
-
-
-#define SBX_INIT_BASE   7
 
 
 static const char *sbx_init_environ_string(char **p, const char *end);
@@ -131,11 +129,13 @@ sbx_init_environ_base(sbx_init_launch_t *launch, size_t *n)
     size_t       i, len;
     const char  *value;
 
-    static char  base[2][SBX_INIT_BASE][sizeof(sbx_init.config->path) + 8];
+    static char  base[2][SBX_INIT_BASE_VARIABLES]
+                     [sizeof(sbx_init.config->path) + 8];
+    static char  offline[SBX_INIT_OFFLINE][32] = { SBX_OFFLINE_VARIABLES };
     static const struct {
         const char  *name;
         const char  *values[2];       /* of the user, of root */
-    } table[SBX_INIT_BASE] = {
+    } table[SBX_INIT_BASE_VARIABLES] = {
         { "PATH=", { NULL, NULL } },
         { "HOME=", { NULL, "/root" } },
         { "USER=", { "user", "root" } },
@@ -145,7 +145,7 @@ sbx_init_environ_base(sbx_init_launch_t *launch, size_t *n)
         { "PYTHONUNBUFFERED=", { "1", "1" } }
     };
 
-    for (i = 0; i < SBX_INIT_BASE; i++) {
+    for (i = 0; i < SBX_INIT_BASE_VARIABLES; i++) {
         s = base[launch->root][i];
         len = strlen(table[i].name);
 
@@ -163,6 +163,12 @@ sbx_init_environ_base(sbx_init_launch_t *launch, size_t *n)
         }
 
         sbx_init_environ_add(launch, n, s);
+    }
+
+    /* no session has a network */
+
+    for (i = 0; i < SBX_INIT_OFFLINE; i++) {
+        sbx_init_environ_add(launch, n, offline[i]);
     }
 
     for (i = 0; i < SBX_INIT_CPUS_VARIABLES; i++) {

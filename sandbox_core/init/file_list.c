@@ -94,13 +94,11 @@ sbx_init_file_verb_glob(sbx_init_serve_t *s, sbx_f_end_t *end,
 
     (void) strcat(path, base);
 
-    /* where nothing is, nothing matches */
-
     fd = sbx_init_open(s, path, O_RDONLY|O_DIRECTORY, e);
 
     if (fd == -1) {
         sbx_glob_free(glob);
-        return (e->code == SBX_E_FILE || e->code == SBX_E_FILE_TYPE) ? 0 : -1;
+        return -1;
     }
 
     list.s = s;

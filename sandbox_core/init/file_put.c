@@ -343,7 +343,10 @@ sbx_init_put_end(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
     mode = 0644;
 
     if (put->exists) {
-        mode = put->st.st_mode & 07777;
+        /* other content under the set-user-id bit would be another's
+           program: it goes, as with every write */
+
+        mode = put->st.st_mode & 01777;
 
         if ((put->st.st_uid != geteuid() || put->st.st_gid != getegid())
             && fchown(put->fd, put->st.st_uid, put->st.st_gid) == -1)

@@ -69,6 +69,8 @@ typedef struct {
     const sbx_init_config_t  *config;
     const char               *env;           /* env_size bytes */
     const uint8_t            *filter;        /* filter_size bytes */
+    const uint8_t            *files_filter;
+    size_t                    files_filter_size;
     unsigned                  cpus;
     int                       ending;        /* the session is being ended */
 } sbx_init_t;
@@ -222,11 +224,13 @@ void sbx_init_exec_starved(void);
 void sbx_init_error_fill(sbx_f_error_t *f, const sbx_error_t *e);
 void sbx_init_error_quota(sbx_f_error_t *f, uint64_t limit);
 
+/* command_start.c: its launch */
+int sbx_init_command_open(sbx_error_t *e);
+void sbx_init_command_start(sbx_init_command_t *c, int with_input);
+
 /* command.c: the process of one command */
 sbx_init_command_t *sbx_init_command_new(void);
 sbx_init_command_t *sbx_init_command_each(sbx_init_command_t *previous);
-int sbx_init_command_open(sbx_error_t *e);
-void sbx_init_command_start(sbx_init_command_t *c, int with_input);
 /* 1 if the process was a command's. */
 int sbx_init_command_reap(pid_t pid, int status, const struct rusage *usage);
 void sbx_init_command_kill(sbx_init_command_t *c, sbx_reason_t reason);
@@ -303,6 +307,8 @@ int sbx_init_usage_populated(sbx_init_command_t *c);
  */
 
 #define SBX_INIT_RLIMITS   11
+#define SBX_INIT_BASE_VARIABLES   7      /* the allow-list */
+#define SBX_INIT_OFFLINE          2
 #define SBX_INIT_CPUS_VARIABLES   10
 #define SBX_INIT_CPUS_WORDS       16     /* a cpu_set_t */
 

@@ -83,9 +83,10 @@ sbx_init_launch_new(const sbx_f_exec_t *exec)
     uint8_t            *p;
     sbx_init_launch_t  *launch;
 
-    /* the allow-list's seven, and room for a NULL */
+    /* and room for a NULL */
     nenv = (size_t) exec->envc + sbx_init_env_count
-           + SBX_INIT_CPUS_VARIABLES + 8;
+           + SBX_INIT_BASE_VARIABLES + SBX_INIT_OFFLINE
+           + SBX_INIT_CPUS_VARIABLES + 1;
     pointers = ((size_t) exec->argc + 1 + nenv) * sizeof(char *);
 
     for (slots = 64; slots < 2 * nenv; slots *= 2) { /* void */ }

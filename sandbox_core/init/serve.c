@@ -2,7 +2,7 @@
  * The process that serves one file call.
  *
  * Forked from init, it enters the group "files", closes what is not its
- * own, loads the commands' seccomp filter, and keeps of init's capabilities
+ * own, loads a seccomp filter as commands do, and keeps of init's capabilities
  * those that a command's root has; only then does it read the call, which
  * says as whom it is to act, and becomes that.  Nobody in the session can
  * trace it or read its memory.  It may block: an alarm ends what takes too
@@ -186,12 +186,12 @@ sbx_init_serve_filter(void)
         const void  *filter;
     } program;
 
-    if (sbx_init.config->filter_size == 0) {
+    if (sbx_init.files_filter_size == 0) {
         return 0;
     }
 
-    program.len = (uint16_t) (sbx_init.config->filter_size / 8);
-    program.filter = sbx_init.filter;
+    program.len = (uint16_t) (sbx_init.files_filter_size / 8);
+    program.filter = sbx_init.files_filter;
 
     return (int) syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
 }

@@ -161,6 +161,14 @@ sbx_init_config_map(int fd, sbx_init_t *init, sbx_error_t *e)
     init->config = config;
     init->env = (const char *) p + sizeof(sbx_init_config_t);
     init->filter = p + sizeof(sbx_init_config_t) + config->env_size;
+    init->files_filter = init->filter;
+    init->files_filter_size = config->filter_size;
+
+    if (config->files_filter_size != 0) {
+        init->files_filter += config->filter_size;
+        init->files_filter_size = config->files_filter_size;
+    }
+
     init->cpus = config->cpus_visible;
 
     if (init->cpus == 0) {
@@ -191,9 +199,11 @@ sbx_init_config_check(const sbx_init_config_t *config, size_t size,
 
     if (config->env_size > SBX_ENV_MAX
         || config->filter_size % 8 != 0
+        || config->files_filter_size % 8 != 0
         || config->files_attach_count > SBX_INIT_ATTACH_MAX
         || size != sizeof(sbx_init_config_t) + config->env_size
                    + (size_t) config->filter_size
+                   + config->files_filter_size
         || (config->env_size != 0 && env[config->env_size - 1] != '\0')
         || !TERMINATED(config->workspace) || config->workspace[0] != '/'
         || !TERMINATED(config->home)

@@ -42,6 +42,8 @@ static void sbx_check_cgroup_mend(sbx_f_check_t *c);
 static int sbx_check_controller_off(const char *name);
 static int sbx_check_cgroup_version(const sbx_doctor_t *d,
     const sbx_doctor_row_t *row, sbx_f_check_t *c);
+static int sbx_check_tmpfs(const sbx_doctor_t *d,
+    const sbx_doctor_row_t *row, sbx_f_check_t *c);
 static int sbx_check_isolation(const sbx_doctor_t *d,
     const sbx_doctor_row_t *row, sbx_f_check_t *c);
 static int sbx_check_memfd(const sbx_doctor_t *d,
@@ -67,7 +69,7 @@ static const sbx_doctor_row_t  sbx_doctor_rows[] = {
     LAYER("swap_limit",       0, SBX_LAYER_SWAP),
     LAYER("seccomp",          1, SBX_LAYER_SECCOMP),
     LAYER("overlay",          1, SBX_LAYER_FILESYSTEM),
-    LAYER("tmpfs",            1, SBX_LAYER_DISK),
+    CHECK("tmpfs",            1, sbx_check_tmpfs),
     LAYER("host_view",        1, SBX_LAYER_HOST_VIEW),
     LAYER("private_proc",     1, SBX_LAYER_PROC),
     CHECK("memfd_exec",       1, sbx_check_memfd),
@@ -364,7 +366,8 @@ sbx_check_namespaces(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
         sbx_check_found(c, "no %s namespace can be made: %s",
                         sbx_doctor_namespaces[i].name,
                         sbx_check_why(d, layer));
-        sbx_check_mend(c, "%s", sbx_layers_mend(SBX_LAYER_BIT(layer)));
+        sbx_check_mend(c, "%s", sbx_layers_mend(d->layers,
+                                               SBX_LAYER_BIT(layer)));
 
         /* sessions may do without this one; see the check "isolation" */
         c->required = layer != SBX_LAYER_CGROUP_NS;
@@ -549,6 +552,28 @@ sbx_check_layer(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
 }
 
 
+/* Of /run and /dev/shm, whatever keeps a session's files. */
+
+static int
+sbx_check_tmpfs(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
+    sbx_f_check_t *c)
+{
+    (void) row;
+
+    if (d->layers->probed.err[SBX_LAYER_DISK] == 0) {
+        sbx_check_found(c, "one of a size and a number of files");
+        return 1;
+    }
+
+    sbx_check_found(c, "none can be mounted: %s",
+                    sbx_check_why(d, SBX_LAYER_DISK));
+    sbx_check_mend(c, "%s", sbx_layers_mend(d->layers,
+                                            SBX_LAYER_BIT(SBX_LAYER_DISK)));
+
+    return 0;
+}
+
+
 static int
 sbx_check_isolation(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
     sbx_f_check_t *c)
@@ -570,7 +595,7 @@ sbx_check_isolation(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
     sbx_check_found(c, "lacking: %s; sessions are %s", names,
                     d->require_isolation ? "refused (require_isolation)"
                                          : "made without");
-    sbx_check_mend(c, "%s", sbx_layers_mend(weak));
+    sbx_check_mend(c, "%s", sbx_layers_mend(d->layers, weak));
 
     return 0;
 }

@@ -44,6 +44,8 @@ static int sbx_check_clock(const sbx_doctor_t *d,
     const sbx_doctor_row_t *row, sbx_f_check_t *c);
 static int sbx_check_loop(const sbx_doctor_t *d,
     const sbx_doctor_row_t *row, sbx_f_check_t *c);
+static int sbx_check_quota(const sbx_doctor_t *d,
+    const sbx_doctor_row_t *row, sbx_f_check_t *c);
 static int sbx_check_nftables(const sbx_doctor_t *d,
     const sbx_doctor_row_t *row, sbx_f_check_t *c);
 static int sbx_check_apparmor(const sbx_doctor_t *d,
@@ -80,7 +82,7 @@ const sbx_doctor_row_t  sbx_doctor_host[] = {
     /* other kinds of disks, and networks */
     LAYER("idmapped_mounts",  SBX_LAYER_IDMAP),
     CHECK("loop_devices",     0, sbx_check_loop),
-    LAYER("project_quota",    SBX_LAYER_PROJECT_QUOTA),
+    CHECK("project_quota",    0, sbx_check_quota),
     CHECK("nftables",         0, sbx_check_nftables),
 
     /* for sandboxctl as an ordinary user */
@@ -472,6 +474,32 @@ sbx_check_loop(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
 
 
 static int
+sbx_check_quota(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
+    sbx_f_check_t *c)
+{
+    char         type[32];
+    const char  *dir;
+
+    (void) row;
+
+    dir = d->layers->storage_dir;
+    (void) sbx_quota_type(dir, type, sizeof(type));
+
+    if (d->layers->probed.err[SBX_LAYER_PROJECT_QUOTA] == 0) {
+        sbx_check_found(c, "%.120s: enforced by its %s", dir, type);
+        return 1;
+    }
+
+    sbx_check_found(c, "%.120s: its %s enforces none", dir, type);
+    sbx_check_mend(c, "%s",
+                   sbx_layers_mend(d->layers,
+                                   SBX_LAYER_BIT(SBX_LAYER_PROJECT_QUOTA)));
+
+    return 0;
+}
+
+
+static int
 sbx_check_nftables(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
     sbx_f_check_t *c)
 {
@@ -480,7 +508,8 @@ sbx_check_nftables(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
     if (d->layers->probed.err[SBX_LAYER_NETWORK_GRANTS] != 0) {
         sbx_check_found(c, "the kernel takes no table: %s",
                         sbx_check_why(d, SBX_LAYER_NETWORK_GRANTS));
-        sbx_check_mend(c, "%s", sbx_layers_mend(SBX_LAYER_BIT(
+        sbx_check_mend(c, "%s",
+                       sbx_layers_mend(d->layers, SBX_LAYER_BIT(
                                                SBX_LAYER_NETWORK_GRANTS)));
         return 0;
     }

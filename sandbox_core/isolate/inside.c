@@ -118,7 +118,6 @@ static int sbx_inside_system(const sbx_plan_t *plan, int top,
 static int sbx_inside_cpus(const sbx_plan_t *plan, int top, sbx_error_t *e);
 static int sbx_inside_file(int top, const char *name, const char *text,
     size_t size);
-static int sbx_inside_dev(const sbx_plan_t *plan, sbx_error_t *e);
 static int sbx_inside_hide(const char *source, const char *name,
     sbx_error_t *e);
 
@@ -182,29 +181,22 @@ sbx_inside_plan(sbx_plan_t *plan, sbx_error_t *e)
 int
 sbx_inside_mount(const sbx_plan_t *plan, int proc, sbx_error_t *e)
 {
+    char         gid[32];
     size_t       i;
-    sbx_auto_fd  fs = -1, top = -1;
+    sbx_auto_fd  top = -1;
 
-    fs = sbx_sys_fsopen("tmpfs");
-
-    if (fs == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "source", "sandbox")
-           == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "size", "16m") == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "mode", "0755") == -1)
-    {
-        return sbx_error(e, errno, SBX_E_INTERNAL, "cannot make a tmpfs");
-    }
-
-    top = sbx_sys_fsmount(fs, SBX_MOUNT_NOSUID | SBX_MOUNT_NOEXEC);
+    top = sbx_sys_tmpfs("0755", "16m", SBX_MOUNT_NOSUID | SBX_MOUNT_NOEXEC);
 
     if (top == -1 || sbx_sys_move_mount(top, AT_FDCWD, "../system") == -1) {
         return sbx_error(e, errno, SBX_E_INTERNAL, "cannot mount a tmpfs");
     }
 
+    (void) snprintf(gid, sizeof(gid), "%" PRIu64,
+                    plan->launch->uid_first + SBX_TTY_GROUP);
+
     if (sbx_inside_system(plan, top, e) == -1
         || sbx_inside_cpus(plan, top, e) == -1
-        || sbx_inside_dev(plan, e) == -1)
+        || sbx_inside_dev(gid, e) == -1)
     {
         return -1;
     }
@@ -506,13 +498,12 @@ sbx_inside_meminfo(sbx_plan_t *plan)
 }
 
 
-static int
-sbx_inside_dev(const sbx_plan_t *plan, sbx_error_t *e)
+int
+sbx_inside_dev(const char *gid, sbx_error_t *e)
 {
-    char         gid[32];
     sbx_auto_fd  dev = -1, fs = -1, pts = -1;
 
-    dev = sbx_sys_clone_tree(AT_FDCWD, "../system/dev", 0);
+    dev = sbx_sys_clone_tree(AT_FDCWD, "../system/dev", 1);
 
     if (dev == -1
         || sbx_sys_mount_attr(dev, SBX_MOUNT_RDONLY | SBX_MOUNT_NOSUID
@@ -523,9 +514,6 @@ sbx_inside_dev(const sbx_plan_t *plan, sbx_error_t *e)
         return sbx_error(e, errno, SBX_E_INTERNAL, "cannot mount /dev");
     }
 
-    (void) snprintf(gid, sizeof(gid), "%" PRIu64,
-                    plan->launch->uid_first + SBX_TTY_GROUP);
-
     fs = sbx_sys_fsopen("devpts");
 
     if (fs == -1
@@ -533,7 +521,8 @@ sbx_inside_dev(const sbx_plan_t *plan, sbx_error_t *e)
            == -1
         || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "ptmxmode", "0666") == -1
         || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "mode", "0620") == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "gid", gid) == -1
+        || (gid != NULL
+            && sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "gid", gid) == -1)
         || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "max", "64") == -1)
     {
         return sbx_error(e, errno, SBX_E_INTERNAL, "cannot make a devpts");

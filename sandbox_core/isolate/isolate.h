@@ -114,6 +114,16 @@ int sbx_seccomp_command(void **program, size_t *size, sbx_error_t *e);
 int sbx_seccomp_init(void **program, size_t *size, sbx_error_t *e);
 /* What those who have init's filter need for that of commands. */
 int sbx_seccomp_rest(void **program, size_t *size, sbx_error_t *e);
+
+typedef enum {
+    SBX_GUARD_COMMAND,
+    SBX_GUARD_FILES               /* a file server, which needs openat2() */
+} sbx_guard_t;
+
+/* guard.c: rules by which nobody sets set-user-id and set-group-id bits, and
+ * behind them a program (size 0: all else is allowed); the caller frees. */
+int sbx_seccomp_guard(sbx_guard_t whom, const void *program, size_t size,
+    void **out, size_t *out_size, sbx_error_t *e);
 /* async-signal-safe: prctl(no_new_privs) is the caller's. 0 or -1, errno. */
 int sbx_seccomp_load(const void *program, size_t size);
 

@@ -32,6 +32,10 @@ int sbx_sys_fsconfig(int fs, sbx_fsconfig_t cmd, const char *key,
     const char *value);
 /* Creates the superblock, too. */
 int sbx_sys_fsmount(int fs, unsigned attr);
+/* The two that are made in several places, mounted nowhere yet.  size NULL:
+ * the kernel's own choice. */
+int sbx_sys_tmpfs(const char *mode, const char *size, unsigned attr);
+int sbx_sys_procfs(const char *hidepid);
 /* A detached copy; recursive with everything mounted below. */
 int sbx_sys_clone_tree(int dirfd, const char *path, int recursive);
 int sbx_sys_move_mount(int mount, int dirfd, const char *path);
@@ -79,6 +83,19 @@ typedef struct {
 } sbx_plan_t;
 
 
+/* guard.c: the seccomp programs that a session's init is given. */
+typedef struct {
+    const void          *filter;        /* of commands; size 0: none */
+    size_t               filter_size;
+    const void          *files;         /* of file servers; size 0: as above */
+    size_t               files_size;
+    void                *own[2];        /* to be freed */
+} sbx_programs_t;
+
+int sbx_programs_choose(const sbx_plan_t *plan, sbx_programs_t *programs,
+    sbx_error_t *e);
+void sbx_programs_free(sbx_programs_t *programs);
+
 /* root.c: from a fresh mount namespace to "/" of the session. */
 int sbx_root_volume(sbx_plan_t *plan, sbx_error_t *e);
 int sbx_root_build(const sbx_plan_t *plan, int proc, sbx_error_t *e);
@@ -104,6 +121,9 @@ int sbx_inside_mount(const sbx_plan_t *plan, int proc, sbx_error_t *e);
 /* /proc alone, its masks bound from "../system/empty" and
  * "../system/nothing"; the working directory is the new root. */
 int sbx_inside_proc(int proc, sbx_error_t *e);
+/* /dev from "../system/dev", read-only, and its own terminals, of a group
+ * unless that is NULL. */
+int sbx_inside_dev(const char *gid, sbx_error_t *e);
 /* Calls back for each node ("dev/null") and, with a target, each link. */
 int sbx_inside_dev_names(int (*name)(const char *name, const char *target,
     void *data), void *data);

@@ -6,47 +6,36 @@
  * mounted belongs to the initial one, and the session's root cannot undo it.
  * CLONE_PARENT makes the keeper its parent, so that it outlives a broker.
  *
- * The child, alone in all of them, works through the steps below and then
- * leaves root for good: it unshares the user namespace, asks for its maps
- * over the status socket (fixed-size records, one way; one byte back), takes
- * the session's ids, drops capabilities, loads init's filter and execs init
- * from a sealed memfd.  The status socket closes with that exec; a failure
- * before it is told there with its text.
+ * The child, alone in all of them, works through the steps of launch_child.c
+ * and then leaves root for good: it unshares the user namespace, asks for its
+ * maps over the status socket (fixed-size records, one way; one byte back),
+ * takes the session's ids, drops capabilities, loads init's filter and execs
+ * init from a sealed memfd.  The status socket closes with that exec; a
+ * failure before it is told there with its text.
  *
  * Until the exec the child is the broker's copy, single-threaded and with
  * memory of its own, so it may allocate.
  */
 
-#include "isolate_private.h"
+#include "launch_private.h"
 #include "cgroup_private.h"
 #include "wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <inttypes.h>
 #include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/capability.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
 
 #define SBX_SESSION_IDS      65536
-#define SBX_STATUS_MAGIC     0x53544154u
-
-#define SBX_FD_CONTROL       3
-#define SBX_FD_CONFIG        4
-#define SBX_FD_ATTACH        5
-#define SBX_FD_HIGH          64        /* out of the way of those above */
 
 #define SBX_PATH             "/usr/local/sbin:/usr/local/bin:/usr/sbin:"      \
                              "/usr/bin:/sbin:/bin"
@@ -65,42 +54,6 @@
 #endif
 
 
-typedef enum {
-    SBX_STATUS_MAPS = 1,              /* the maps are wanted */
-    SBX_STATUS_FAILED
-} sbx_status_type_t;
-
-typedef struct {
-    uint32_t      magic;
-    uint32_t      type;               /* sbx_status_type_t */
-    sbx_error_t   error;
-} sbx_status_msg_t;
-
-
-/* The child's side of what the parent has opened. */
-typedef struct {
-    sbx_plan_t    plan;
-    const int    *init_fds;           /* attach files of init's group */
-    unsigned      ninit_fds;
-    unsigned      core;               /* of them: entered by the clone */
-    const int    *files_fds;
-    unsigned      nfiles_fds;
-    int           files_dir;
-    int           control;
-    int           status;
-    int           config;
-    int           namespaces;         /* /proc/sys/user, or -1 */
-} sbx_child_t;
-
-
-/* None of these may be made inside, whatever the filter let through. */
-static const char  *sbx_child_namespaces[] = {
-    "max_cgroup_namespaces", "max_ipc_namespaces", "max_mnt_namespaces",
-    "max_net_namespaces", "max_pid_namespaces", "max_time_namespaces",
-    "max_user_namespaces", "max_uts_namespaces"
-};
-
-
 static void sbx_launch_release(sbx_plan_t **plan);
 static int sbx_launch_pair(int *ours, int *theirs, sbx_error_t *e);
 static int sbx_launch_check(const sbx_launch_t *launch, sbx_error_t *e);
@@ -113,17 +66,6 @@ static int sbx_launch_clone(sbx_child_t *child, sbx_launched_t *out,
 static int sbx_launch_maps(sbx_launched_t *launched, sbx_error_t *e);
 static int sbx_launch_over(sbx_launched_t *launched, sbx_error_t *e);
 static void sbx_launch_disk(const sbx_launched_t *launched, int disk);
-
-static void sbx_child_main(sbx_child_t *child) __attribute__((noreturn));
-static int sbx_child_enter(sbx_child_t *child, sbx_error_t *e);
-static int sbx_child_isolate(sbx_child_t *child, sbx_error_t *e);
-static int sbx_child_affinity(const sbx_plan_t *plan, sbx_error_t *e);
-static int sbx_child_user(const sbx_child_t *child, sbx_error_t *e);
-static int sbx_child_no_namespaces(const sbx_child_t *child, sbx_error_t *e);
-static int sbx_child_owner(const sbx_launch_t *launch, sbx_error_t *e);
-static int sbx_child_reduce(const sbx_child_t *child, sbx_error_t *e);
-static int sbx_child_exec(sbx_child_t *child, sbx_error_t *e);
-static int sbx_child_fds(sbx_child_t *child, int *exe, sbx_error_t *e);
 
 
 int
@@ -311,22 +253,15 @@ sbx_launch_cpus(sbx_plan_t *plan)
 static int
 sbx_launch_config(const sbx_child_t *child, sbx_error_t *e)
 {
-    size_t               filter_size;
     sbx_auto_fd          fd = -1;
+    sbx_programs_t       programs SBX_CLEANUP(sbx_programs_free) = { 0 };
     const sbx_launch_t  *launch;
     sbx_init_config_t    config;
 
     launch = child->plan.launch;
 
-    /* commands inherit init's filter: the same one again would only cost, and
-       may fail when others have used up the room for machine code */
-
-    filter_size = launch->filter_size;
-
-    if (filter_size == launch->init_filter_size
-        && memcmp(launch->filter, launch->init_filter, filter_size) == 0)
-    {
-        filter_size = 0;
+    if (sbx_programs_choose(&child->plan, &programs, e) == -1) {
+        return -1;
     }
 
     memset(&config, 0, sizeof(config));
@@ -339,7 +274,8 @@ sbx_launch_config(const sbx_child_t *child, sbx_error_t *e)
     config.files_attach_count = child->nfiles_fds;
     config.files_core = sbx_cgroup_core(launch->cgroup);
     config.cpus_visible = child->plan.cpus;
-    config.filter_size = (uint32_t) filter_size;
+    config.filter_size = (uint32_t) programs.filter_size;
+    config.files_filter_size = (uint32_t) programs.files_size;
     config.env_size = (uint32_t) launch->env_size;
     config.capabilities = launch->capabilities;
     config.flags = launch->create_flags;
@@ -354,7 +290,8 @@ sbx_launch_config(const sbx_child_t *child, sbx_error_t *e)
     if (fd == -1
         || sbx_write_all(fd, &config, sizeof(config)) == -1
         || sbx_write_all(fd, launch->env, launch->env_size) == -1
-        || sbx_write_all(fd, launch->filter, filter_size) == -1
+        || sbx_write_all(fd, programs.filter, programs.filter_size) == -1
+        || sbx_write_all(fd, programs.files, programs.files_size) == -1
         || lseek(fd, 0, SEEK_SET) == -1
         || fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW
                                   | F_SEAL_WRITE)
@@ -524,378 +461,6 @@ sbx_launch_maps(sbx_launched_t *launched, sbx_error_t *e)
     if (send(launched->status, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) {
         return sbx_error(e, errno, SBX_E_INTERNAL,
                          "the session's first process has died");
-    }
-
-    return 0;
-}
-
-
-/*
- * ---- the child -------------------------------------------------------------
- */
-
-static void
-sbx_child_main(sbx_child_t *child)
-{
-    sbx_status_msg_t  msg;
-
-    memset(&msg, 0, sizeof(msg));
-    msg.magic = SBX_STATUS_MAGIC;
-    msg.type = SBX_STATUS_FAILED;
-
-    if (sbx_child_enter(child, &msg.error) == 0
-        && sbx_child_isolate(child, &msg.error) == 0
-        && sbx_child_user(child, &msg.error) == 0
-        && sbx_child_reduce(child, &msg.error) == 0)
-    {
-        (void) sbx_child_exec(child, &msg.error);
-    }
-
-    (void) send(child->status, &msg, sizeof(msg), MSG_NOSIGNAL);
-    _exit(1);
-}
-
-
-/* The group first: a cgroup namespace begins where its maker is. */
-static int
-sbx_child_enter(sbx_child_t *child, sbx_error_t *e)
-{
-    unsigned       i;
-    sigset_t       none;
-    /* 1 alone keeps the kernel from starting the host's crash handler */
-    struct rlimit  core = { 1, 1 };
-
-    for (i = 0; i < child->ninit_fds; i++) {
-        if (i != child->core && write(child->init_fds[i], "0", 1) != 1) {
-            return sbx_error(e, errno, SBX_E_INTERNAL,
-                             "cannot enter the cgroup of init");
-        }
-    }
-
-    child->files_dir = sbx_cgroup_files_dir(child->plan.launch->cgroup);
-
-    if (child->files_dir == -1) {
-        return sbx_error(e, errno, SBX_E_INTERNAL,
-                         "cannot open the cgroup for file calls");
-    }
-
-    if (!(child->plan.launch->flags & SBX_LAUNCH_CGROUPS_SEEN)
-        && unshare(CLONE_NEWCGROUP) == -1)
-    {
-        return sbx_error(e, errno, SBX_E_INTERNAL,
-                         "cannot make a cgroup namespace");
-    }
-
-    (void) sigemptyset(&none);
-    (void) sigprocmask(SIG_SETMASK, &none, NULL);
-    (void) umask(0);
-    (void) setsid();
-
-    if (setrlimit(RLIMIT_CORE, &core) == -1) {
-        return sbx_error(e, errno, SBX_E_INTERNAL,
-                         "cannot forbid core dumps");
-    }
-
-    return 0;
-}
-
-
-static int
-sbx_child_isolate(sbx_child_t *child, sbx_error_t *e)
-{
-    sbx_auto_fd          fs = -1, proc = -1;
-    const sbx_launch_t  *launch;
-
-    launch = child->plan.launch;
-
-    if (sethostname(launch->host_name, strlen(launch->host_name)) == -1
-        || setdomainname("", 0) == -1)
-    {
-        return sbx_error(e, errno, SBX_E_INTERNAL, "cannot set a host name");
-    }
-
-    fs = sbx_sys_fsopen("proc");
-
-    if (fs == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "source", "proc") == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "hidepid", "2") == -1)
-    {
-        return sbx_error(e, errno, SBX_E_INTERNAL, "cannot make a procfs");
-    }
-
-    proc = sbx_sys_fsmount(fs, SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV
-                               | SBX_MOUNT_NOEXEC);
-    if (proc == -1) {
-        return sbx_error(e, errno, SBX_E_INTERNAL, "cannot mount a procfs");
-    }
-
-    /* /proc/sys will be read-only; no descriptor outlives the exec */
-
-    child->namespaces = openat(proc, "sys/user",
-                               O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (child->namespaces == -1) {
-        return sbx_error(e, errno, SBX_E_INTERNAL,
-                         "cannot open /proc/sys/user");
-    }
-
-    /* should the host run out of memory, sessions go before services; as
-       SYS_RESOURCE is held, this is also the least that they may set */
-    (void) sbx_write_at(proc, "self/oom_score_adj", "300");
-
-    if (sbx_net_setup(proc, e) == -1
-        || sbx_root_volume(&child->plan, e) == -1
-        || sbx_root_build(&child->plan, proc, e) == -1)
-    {
-        return -1;
-    }
-
-    return sbx_child_affinity(&child->plan, e);
-}
-
-
-static int
-sbx_child_affinity(const sbx_plan_t *plan, sbx_error_t *e)
-{
-    int        cpu;
-    unsigned   i, have, taken;
-    cpu_set_t  all, mine;
-
-    if (sched_getaffinity(0, sizeof(all), &all) == -1) {
-        /* more processors than a cpu_set_t holds: all of them then */
-        return 0;
-    }
-
-    have = (unsigned) CPU_COUNT(&all);
-    CPU_ZERO(&mine);
-    i = 0;
-
-    for (cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &all)) {
-            continue;
-        }
-
-        taken = (i + have - plan->first_cpu) % have;
-        i++;
-
-        if (taken < plan->cpus) {
-            CPU_SET(cpu, &mine);
-        }
-    }
-
-    if (sched_setaffinity(0, sizeof(mine), &mine) == -1) {
-        return sbx_error(e, errno, SBX_E_INTERNAL, "cannot set affinity");
-    }
-
-    return 0;
-}
-
-
-static int
-sbx_child_user(const sbx_child_t *child, sbx_error_t *e)
-{
-    char              go;
-    struct pollfd     answer = { .fd = child->status, .events = POLLIN };
-    sbx_status_msg_t  msg;
-
-    if (sbx_child_owner(child->plan.launch, e) == -1) {
-        return -1;
-    }
-
-    if (unshare(CLONE_NEWUSER) == -1) {
-        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
-                         "no user namespace can be made: see "
-                         "user.max_user_namespaces");
-    }
-
-    memset(&msg, 0, sizeof(msg));
-    msg.magic = SBX_STATUS_MAGIC;
-    msg.type = SBX_STATUS_MAPS;
-
-    if (sbx_wire_send(child->status, &msg, sizeof(msg), &child->plan.root_fd,
-                      1, 0)
-        != sizeof(msg)
-        || poll(&answer, 1, -1) != 1
-        || recv(child->status, &go, 1, 0) != 1)
-    {
-        /* nobody is there to be told */
-        _exit(1);
-    }
-
-    /* not libc's, which would tell the broker's threads: they are not here */
-
-    if (syscall(SYS_setgroups, 0, NULL) == -1
-        || syscall(SYS_setresgid, 0, 0, 0) == -1
-        || syscall(SYS_setresuid, 0, 0, 0) == -1)
-    {
-        return sbx_error(e, errno, SBX_E_INTERNAL,
-                         "cannot take the session's ids");
-    }
-
-    return sbx_child_no_namespaces(child, e);
-}
-
-
-/* The limits are the user namespace's own; its maker still has every
- * capability in it. */
-static int
-sbx_child_no_namespaces(const sbx_child_t *child, sbx_error_t *e)
-{
-    size_t  i;
-
-    for (i = 0; i < sbx_nelts(sbx_child_namespaces); i++) {
-        if (sbx_write_at(child->namespaces, sbx_child_namespaces[i], "0")
-            == -1 && errno != ENOENT)
-        {
-            return sbx_error(e, errno, SBX_E_INTERNAL,
-                             "cannot set user.%s of the session",
-                             sbx_child_namespaces[i]);
-        }
-    }
-
-    return 0;
-}
-
-
-/*
- * What the kernel counts for each user of a namespace (inotify instances,
- * queued signals, message queues) it counts again for the namespace's maker.
- * Made by host root, all sessions would draw on the one account of host
- * root; made by the session's own id, each has its own.  Capabilities are
- * kept across the change of the effective id.
- */
-static int
-sbx_child_owner(const sbx_launch_t *launch, sbx_error_t *e)
-{
-    int    rc;
-    cap_t  caps;
-
-    if (!(launch->flags & SBX_LAUNCH_OWN_ACCOUNT)) {
-        return 0;
-    }
-
-    caps = cap_get_proc();
-
-    if (caps == NULL) {
-        return sbx_error(e, errno, SBX_E_INTERNAL, "no memory");
-    }
-
-    rc = 0;
-
-    if (syscall(SYS_setresgid, -1, (gid_t) launch->uid_first, -1) == -1
-        || syscall(SYS_setresuid, -1, (uid_t) launch->uid_first, -1) == -1
-        || cap_set_proc(caps) == -1)
-    {
-        rc = sbx_error(e, errno, SBX_E_INTERNAL,
-                       "cannot give the user namespace to the session");
-    }
-
-    (void) cap_free(caps);
-
-    return rc;
-}
-
-
-static int
-sbx_child_reduce(const sbx_child_t *child, sbx_error_t *e)
-{
-    const sbx_launch_t  *launch;
-
-    launch = child->plan.launch;
-
-    if (sbx_caps_reduce_init(e) == -1) {
-        return -1;
-    }
-
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1) {
-        return sbx_error(e, errno, SBX_E_INTERNAL,
-                         "cannot set no_new_privs");
-    }
-
-    (void) umask(022);
-
-    if (sbx_seccomp_load(launch->init_filter, launch->init_filter_size)
-        == -1)
-    {
-        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
-                         "cannot load init's seccomp filter");
-    }
-
-    return 0;
-}
-
-
-static int
-sbx_child_exec(sbx_child_t *child, sbx_error_t *e)
-{
-    int    exe;
-    char   name[] = "sandbox-init";
-    char  *argv[] = { name, NULL };
-    char  *envp[] = { NULL };
-
-    exe = -1;
-
-    if (sbx_child_fds(child, &exe, e) == -1) {
-        return -1;
-    }
-
-    (void) syscall(SYS_execveat, exe, "", argv, envp, AT_EMPTY_PATH);
-
-    return sbx_error(e, errno, SBX_E_INTERNAL, "cannot execute init");
-}
-
-
-/* First out of the way of the numbers that are wanted, then down to them. */
-static int
-sbx_child_fds(sbx_child_t *child, int *exe, sbx_error_t *e)
-{
-    int       fds[SBX_FD_ATTACH + SBX_ROLE_MAX + 1], null;
-    unsigned  i, n;
-
-    null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (null == -1) {
-        return sbx_error(e, errno, SBX_E_INTERNAL, "cannot open /dev/null");
-    }
-
-    n = SBX_FD_ATTACH + child->nfiles_fds + 1;
-
-    for (i = 0; i < n; i++) {
-        switch (i) {
-        case SBX_FD_CONTROL:
-            fds[i] = child->control;
-            break;
-        case SBX_FD_CONFIG:
-            fds[i] = child->config;
-            break;
-        default:
-            fds[i] = (i < SBX_FD_CONTROL) ? null
-                     : (i == n - 1) ? child->files_dir
-                     : child->files_fds[i - SBX_FD_ATTACH];
-        }
-
-        fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, SBX_FD_HIGH);
-
-        if (fds[i] == -1) {
-            return sbx_error(e, errno, SBX_E_INTERNAL, "fcntl() failed");
-        }
-    }
-
-    *exe = fcntl(child->plan.launch->init_exe, F_DUPFD_CLOEXEC, SBX_FD_HIGH);
-    child->status = fcntl(child->status, F_DUPFD_CLOEXEC, SBX_FD_HIGH);
-
-    if (*exe == -1 || child->status == -1) {
-        return sbx_error(e, errno, SBX_E_INTERNAL, "fcntl() failed");
-    }
-
-    for (i = 0; i < n; i++) {
-        if (dup2(fds[i], (int) i) == -1) {
-            return sbx_error(e, errno, SBX_E_INTERNAL, "dup2() failed");
-        }
-    }
-
-    /* CLOSE_RANGE_CLOEXEC: exe and status are needed until the exec */
-
-    if (sbx_sys_close_range(n, ~0u, 4) == -1) {
-        return sbx_error(e, errno, SBX_E_INTERNAL, "close_range() failed");
     }
 
     return 0;

@@ -169,10 +169,9 @@ static const sbx_layer_row_t  sbx_layer_rows[SBX_LAYER_MAX] = {
     [SBX_LAYER_IMAGE] = PROBED("image", SBX_EXTRA, "loop device with ext4",
         "modprobe loop; modprobe ext4; apt-get install e2fsprogs"),
 
+    /* how to mend it is up to the file system */
     [SBX_LAYER_PROJECT_QUOTA] = PROBED("project_quota", SBX_EXTRA,
-        "project quota of the state directory's file system",
-        "put sandbox_state_dir on xfs or ext4 mounted with prjquota (ext4, "
-        "unmounted: tune2fs -O project,quota -Q prjquota DEVICE)")
+        "the file system of sandbox_storage's directory", NULL)
 };
 
 
@@ -180,6 +179,8 @@ static int sbx_layer_there(const sbx_layers_t *l, sbx_layer_t layer,
     const sbx_cgroup_t *cg);
 static const char *sbx_layer_by(const sbx_layers_t *l, sbx_layer_t layer,
     const sbx_cgroup_t *cg);
+static void sbx_layer_mend(const sbx_layers_t *l, sbx_layer_t layer,
+    sbx_f_capability_t *c);
 
 
 void
@@ -206,10 +207,23 @@ sbx_layers_settle(sbx_layers_t *l, const sbx_cgroup_t *cg)
 
         if (!c->enforced) {
             l->lacking |= SBX_LAYER_BIT(i);
-            (void) snprintf(c->mend, sizeof(c->mend), "%s",
-                            sbx_layer_rows[i].mend);
+            sbx_layer_mend(l, (sbx_layer_t) i, c);
         }
     }
+}
+
+
+static void
+sbx_layer_mend(const sbx_layers_t *l, sbx_layer_t layer,
+    sbx_f_capability_t *c)
+{
+    if (sbx_layer_rows[layer].mend == NULL) {
+        sbx_quota_mend(l->storage_dir, c->mend, sizeof(c->mend));
+        return;
+    }
+
+    (void) snprintf(c->mend, sizeof(c->mend), "%s",
+                    sbx_layer_rows[layer].mend);
 }
 
 
@@ -233,8 +247,6 @@ sbx_layers_storage(sbx_layers_t *l, const sbx_storage_t *storage)
 
         if (!c->enforced) {
             l->unlimited |= SBX_LAYER_BIT(held[i]);
-            (void) snprintf(c->mend, sizeof(c->mend), "%s",
-                            sbx_layers_mend(SBX_LAYER_BIT(held[i])));
         }
     }
 
@@ -315,7 +327,7 @@ sbx_layers_needed(const sbx_layers_t *l, sbx_error_t *e)
         return sbx_error(e, err > 0 ? err : 0, SBX_E_UNAVAILABLE,
                          "this machine cannot give sessions \"%s\", and none "
                          "can do without: %s", sbx_layer_rows[i].name,
-                         sbx_layer_rows[i].mend);
+                         l->row[i].mend);
     }
 
     return 0;
@@ -359,16 +371,13 @@ sbx_layers_names(uint64_t bits, char *buf, size_t size)
 
 
 const char *
-sbx_layers_mend(uint64_t bits)
+sbx_layers_mend(const sbx_layers_t *l, uint64_t bits)
 {
     unsigned  i;
 
     for (i = 0; i < SBX_LAYER_MAX; i++) {
-        if (bits & SBX_LAYER_BIT(i)) {
-            return (i == SBX_LAYER_DISK || i == SBX_LAYER_INODES)
-                   ? "put the directory of sandbox_storage on xfs or ext4 "
-                     "mounted with prjquota, or set sandbox_storage image"
-                   : sbx_layer_rows[i].mend;
+        if (bits & l->lacking & SBX_LAYER_BIT(i)) {
+            return l->row[i].mend;
         }
     }
 

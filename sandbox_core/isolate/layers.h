@@ -64,6 +64,7 @@ typedef enum {
 typedef struct {
     const char   *state_dir;          /* absolute; need not be there */
     const char   *template_dir;       /* may be NULL */
+    const char   *storage_dir;        /* that a project quota would be of */
     uint64_t      uid_first;          /* 65,536 host ids to be mapped */
 } sbx_probe_t;
 
@@ -73,6 +74,7 @@ typedef struct {
 
 struct sbx_layers_s {
     sbx_probed_t         probed;
+    char                 storage_dir[SBX_PATH_MAX];   /* as the probe's */
     uint64_t             lacking;
     uint64_t             unlimited;     /* of what storage should hold */
     sbx_f_capability_t   row[SBX_LAYER_MAX];
@@ -96,8 +98,8 @@ int sbx_layers_needed(const sbx_layers_t *l, sbx_error_t *e);
 uint64_t sbx_layers_weak(const sbx_layers_t *l);
 /* swap, cgroup_namespace ... of the bits, ", " between them. */
 void sbx_layers_names(uint64_t bits, char *buf, size_t size);
-/* The command that mends the first of the bits. */
-const char *sbx_layers_mend(uint64_t bits);
+/* The command that mends the first of the bits that is lacking, or "". */
+const char *sbx_layers_mend(const sbx_layers_t *l, uint64_t bits);
 /* The words of seccomp, userns, swap and cgroupns. */
 void sbx_layers_enforcement(const sbx_layers_t *l, sbx_enforcement_t *enf);
 

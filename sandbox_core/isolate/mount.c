@@ -62,6 +62,47 @@ sbx_sys_fsmount(int fs, unsigned attr)
 
 
 int
+sbx_sys_tmpfs(const char *mode, const char *size, unsigned attr)
+{
+    sbx_auto_fd  fs = -1;
+
+    fs = sbx_sys_fsopen("tmpfs");
+
+    if (fs == -1
+        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "source", "sandbox")
+           == -1
+        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "mode", mode) == -1
+        || (size != NULL
+            && sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "size", size) == -1))
+    {
+        return -1;
+    }
+
+    return sbx_sys_fsmount(fs, attr);
+}
+
+
+int
+sbx_sys_procfs(const char *hidepid)
+{
+    sbx_auto_fd  fs = -1;
+
+    fs = sbx_sys_fsopen("proc");
+
+    if (fs == -1
+        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "source", "proc") == -1
+        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "hidepid", hidepid)
+           == -1)
+    {
+        return -1;
+    }
+
+    return sbx_sys_fsmount(fs, SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV
+                               | SBX_MOUNT_NOEXEC);
+}
+
+
+int
 sbx_sys_clone_tree(int dirfd, const char *path, int recursive)
 {
     unsigned  flags;

@@ -405,7 +405,7 @@ sbx_probe_quota(sbx_prober_t *p)
     sbx_auto_fd            dir = -1;
     struct fs_quota_statv  st;
 
-    (void) snprintf(path, sizeof(path), "%s", p->probe->state_dir);
+    (void) snprintf(path, sizeof(path), "%s", p->probe->storage_dir);
 
     /* it may not have been made yet */
 
@@ -637,20 +637,11 @@ sbx_probe_proc(sbx_prober_t *p)
 {
     char         self[16];
     ssize_t      n;
-    sbx_auto_fd  fs = -1, proc = -1;
+    sbx_auto_fd  proc = -1;
 
     (void) p;
 
-    fs = sbx_sys_fsopen("proc");
-
-    if (fs == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "hidepid", "2") == -1)
-    {
-        return -1;
-    }
-
-    proc = sbx_sys_fsmount(fs, SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV
-                               | SBX_MOUNT_NOEXEC);
+    proc = sbx_sys_procfs("2");
 
     if (proc == -1) {
         return -1;

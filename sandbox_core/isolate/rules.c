@@ -48,14 +48,19 @@ static int sbx_rules_depth(const char *path);
 static int sbx_rules_compare(const void *one, const void *two);
 static int sbx_rules_one(sbx_rules_t *r, const sbx_rule_t *rule,
     sbx_place_t *place, sbx_error_t *e);
+static int sbx_rules_in_bind(const sbx_rules_t *r, const sbx_place_t *place);
 static int sbx_rules_writable(sbx_rules_t *r, sbx_place_t *place,
     sbx_error_t *e);
+static int sbx_rules_layers(const char *lower, const char *upper,
+    const char *work, unsigned attr);
 static int sbx_rules_overlay(sbx_rules_t *r, const sbx_place_t *place,
     sbx_error_t *e);
 static int sbx_rules_bind(sbx_rules_t *r, sbx_place_t *place,
     sbx_error_t *e);
 static int sbx_rules_deny(sbx_rules_t *r, sbx_place_t *place,
     sbx_error_t *e);
+static int sbx_rules_cover(const sbx_place_t *place, int tree, unsigned attr,
+    const char *what, sbx_error_t *e);
 static int sbx_rules_deny_write(sbx_rules_t *r, sbx_place_t *place,
     sbx_error_t *e);
 static int sbx_rules_deny_read(sbx_rules_t *r, sbx_place_t *place,
@@ -337,27 +342,39 @@ sbx_rules_compare(const void *one, const void *two)
 }
 
 
+/* In, or at, a directory of the host. */
 static int
-sbx_rules_writable(sbx_rules_t *r, sbx_place_t *place, sbx_error_t *e)
+sbx_rules_in_bind(const sbx_rules_t *r, const sbx_place_t *place)
 {
     char      point[SBX_BIND_NAME_MAX + 16];
     unsigned  i;
-
-    place->pin = 0;
-
-    if (sbx_rules_walk(r, place, e) == -1) {
-        return -1;
-    }
 
     for (i = 0; i < r->plan->nbinds; i++) {
         (void) snprintf(point, sizeof(point), SBX_BINDS_DIR "/%s",
                         r->plan->binds[i].name);
 
         if (sbx_rule_below(place->path, point)) {
-            return sbx_rule_refuse(place->rule, 0, "a directory of the host "
-                                   "is there; who may write it is the "
-                                   "operator's to say", e);
+            return 1;
         }
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_rules_writable(sbx_rules_t *r, sbx_place_t *place, sbx_error_t *e)
+{
+    place->pin = 0;
+
+    if (sbx_rules_walk(r, place, e) == -1) {
+        return -1;
+    }
+
+    if (sbx_rules_in_bind(r, place)) {
+        return sbx_rule_refuse(place->rule, 0, "a directory of the host is "
+                               "there; who may write it is the operator's "
+                               "to say", e);
     }
 
     if (!S_ISDIR(place->st.st_mode)) {
@@ -389,12 +406,41 @@ sbx_rules_writable(sbx_rules_t *r, sbx_place_t *place, sbx_error_t *e)
 }
 
 
+/* A detached overlay; read-only where upper and work are NULL. */
+static int
+sbx_rules_layers(const char *lower, const char *upper, const char *work,
+    unsigned attr)
+{
+    sbx_auto_fd  fs = -1;
+
+    fs = sbx_sys_fsopen("overlay");
+
+    if (fs == -1
+        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "source", "sandbox")
+           == -1
+        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "lowerdir", lower) == -1
+        || (upper != NULL
+            && (sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "upperdir", upper)
+                == -1
+                || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "workdir", work)
+                   == -1))
+        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "index", "off") == -1
+        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "metacopy", "off")
+           == -1)
+    {
+        return -1;
+    }
+
+    return sbx_sys_fsmount(fs, attr);
+}
+
+
 /* What is there stays to be seen, and is copied up when it is written. */
 static int
 sbx_rules_overlay(sbx_rules_t *r, const sbx_place_t *place, sbx_error_t *e)
 {
     char         dir[32], upper[64], work[64];
-    sbx_auto_fd  lower = -1, fs = -1, mount = -1;
+    sbx_auto_fd  lower = -1, mount = -1;
 
     (void) snprintf(dir, sizeof(dir), "../own/%u", r->own);
     (void) snprintf(upper, sizeof(upper), "%s/upper", dir);
@@ -415,23 +461,8 @@ sbx_rules_overlay(sbx_rules_t *r, const sbx_place_t *place, sbx_error_t *e)
         return sbx_rules_failed(place->rule, "cannot be mounted", e);
     }
 
-    fs = sbx_sys_fsopen("overlay");
-
-    if (fs == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "source", "sandbox")
-           == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "lowerdir", "../host")
-           == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "upperdir", upper) == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "workdir", work) == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "index", "off") == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "metacopy", "off")
-           == -1)
-    {
-        return sbx_rules_failed(place->rule, "cannot be made writable", e);
-    }
-
-    mount = sbx_sys_fsmount(fs, SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV);
+    mount = sbx_rules_layers("../host", upper, work, SBX_MOUNT_NOSUID
+                                                     | SBX_MOUNT_NODEV);
 
     if (mount == -1 || sbx_sys_move_mount_onto(mount, place->fd) == -1) {
         return sbx_rules_failed(place->rule, "cannot be made writable", e);
@@ -446,7 +477,7 @@ sbx_rules_bind(sbx_rules_t *r, sbx_place_t *place, sbx_error_t *e)
 {
     char                    point[SBX_BIND_NAME_MAX + 16];
     unsigned                i;
-    sbx_auto_fd             fs = -1, mount = -1;
+    sbx_auto_fd             mount = -1;
     const sbx_plan_bind_t  *bind;
 
     /* the parent has opened them in the order of the manifest */
@@ -476,19 +507,9 @@ sbx_rules_bind(sbx_rules_t *r, sbx_place_t *place, sbx_error_t *e)
         return sbx_rules_failed(place->rule, "cannot be mounted", e);
     }
 
-    fs = sbx_sys_fsopen("overlay");
-
-    if (fs != -1
-        && sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "source", "sandbox") == 0
-        && sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "lowerdir",
-                            "../host:../none")
-           == 0
-        && sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "index", "off") == 0
-        && sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "metacopy", "off") == 0)
-    {
-        mount = sbx_sys_fsmount(fs, SBX_MOUNT_RDONLY | SBX_MOUNT_NOSUID
-                                    | SBX_MOUNT_NODEV);
-    }
+    mount = sbx_rules_layers("../host:../none", NULL, NULL,
+                             SBX_MOUNT_RDONLY | SBX_MOUNT_NOSUID
+                             | SBX_MOUNT_NODEV);
 
     if (mount == -1 || sbx_sys_move_mount_onto(mount, place->fd) == -1) {
         return sbx_rules_failed(place->rule, "its file system on the host "
@@ -504,9 +525,6 @@ sbx_rules_bind(sbx_rules_t *r, sbx_place_t *place, sbx_error_t *e)
 static int
 sbx_rules_deny(sbx_rules_t *r, sbx_place_t *place, sbx_error_t *e)
 {
-    char      point[SBX_BIND_NAME_MAX + 16];
-    unsigned  i;
-
     place->pin = 1;
 
     if (sbx_rules_walk(r, place, e) == -1) {
@@ -521,17 +539,28 @@ sbx_rules_deny(sbx_rules_t *r, sbx_place_t *place, sbx_error_t *e)
         return 1;
     }
 
-    for (i = 0; i < r->plan->nbinds; i++) {
-        (void) snprintf(point, sizeof(point), SBX_BINDS_DIR "/%s",
-                        r->plan->binds[i].name);
-
-        if (sbx_rule_below(place->path, point)) {
-            return sbx_rule_refuse(place->rule, 0, "is not there, and is not "
-                                   "made in a directory of the host", e);
-        }
+    if (sbx_rules_in_bind(r, place)) {
+        return sbx_rule_refuse(place->rule, 0, "is not there, and is not made "
+                               "in a directory of the host", e);
     }
 
     return sbx_rules_make(r, place, e);
+}
+
+
+/* Over the place, or over itself; tree -1: it could not be cloned. */
+static int
+sbx_rules_cover(const sbx_place_t *place, int tree, unsigned attr,
+    const char *what, sbx_error_t *e)
+{
+    if (tree == -1
+        || sbx_sys_mount_attr(tree, attr, -1) == -1
+        || sbx_sys_move_mount_onto(tree, place->fd) == -1)
+    {
+        return sbx_rules_failed(place->rule, what, e);
+    }
+
+    return 0;
 }
 
 
@@ -549,14 +578,8 @@ sbx_rules_deny_write(sbx_rules_t *r, sbx_place_t *place, sbx_error_t *e)
 
     tree = sbx_sys_clone_tree(place->fd, "", 1);
 
-    if (tree == -1
-        || sbx_sys_mount_attr(tree, SBX_MOUNT_RDONLY, -1) == -1
-        || sbx_sys_move_mount_onto(tree, place->fd) == -1)
-    {
-        return sbx_rules_failed(place->rule, "cannot be made read-only", e);
-    }
-
-    return 0;
+    return sbx_rules_cover(place, tree, SBX_MOUNT_RDONLY,
+                           "cannot be made read-only", e);
 }
 
 
@@ -580,14 +603,7 @@ sbx_rules_deny_read(sbx_rules_t *r, sbx_place_t *place, sbx_error_t *e)
                                         ? "../masks/directory"
                                         : "../masks/file", 0);
 
-    if (tree == -1
-        || sbx_sys_mount_attr(tree, SBX_MASK_ATTR, -1) == -1
-        || sbx_sys_move_mount_onto(tree, place->fd) == -1)
-    {
-        return sbx_rules_failed(place->rule, "cannot be hidden", e);
-    }
-
-    return 0;
+    return sbx_rules_cover(place, tree, SBX_MASK_ATTR, "cannot be hidden", e);
 }
 
 
@@ -595,22 +611,14 @@ sbx_rules_deny_read(sbx_rules_t *r, sbx_place_t *place, sbx_error_t *e)
 static int
 sbx_rules_masks(sbx_rules_t *r, const sbx_rule_t *rule, sbx_error_t *e)
 {
-    sbx_auto_fd  fs = -1, top = -1;
+    sbx_auto_fd  top = -1;
 
     if (r->masked) {
         return 0;
     }
 
-    fs = sbx_sys_fsopen("tmpfs");
-
-    if (fs != -1
-        && sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "source", "sandbox") == 0
-        && sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "size", "64k") == 0
-        && sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "mode", "0755") == 0)
-    {
-        top = sbx_sys_fsmount(fs, SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV
-                                  | SBX_MOUNT_NOEXEC);
-    }
+    top = sbx_sys_tmpfs("0755", "64k", SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV
+                                       | SBX_MOUNT_NOEXEC);
 
     if (top == -1
         || mkdirat(top, "directory", 0) == -1

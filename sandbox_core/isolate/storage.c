@@ -75,6 +75,7 @@ sbx_storage_open(sbx_storage_kind_t kind, const char *dir,
 
     s->dir = -1;
     s->kind = (kind == SBX_STORAGE_AUTO) ? SBX_STORAGE_IMAGE : kind;
+    sbx_storage_named(dir, state_dir, s->named, sizeof(s->named));
 
     if (dir == NULL || dir[0] == '\0') {
         n = snprintf(s->path, sizeof(s->path), "%s/%s", state_dir,
@@ -212,6 +213,28 @@ sbx_storage_enforcement(const sbx_storage_t *storage, sbx_enforcement_t *enf)
 
 
 void
+sbx_storage_named(const char *dir, const char *state_dir, char *buf,
+    size_t size)
+{
+    (void) ((dir == NULL || dir[0] == '\0')
+            ? snprintf(buf, size, "%s/storage", state_dir)
+            : snprintf(buf, size, "%s", dir));
+}
+
+
+/* Of a directory without a quota. */
+static void
+sbx_storage_mend(const sbx_storage_t *storage, char *buf, size_t size)
+{
+    size_t  len;
+
+    sbx_quota_mend(storage->named, buf, size);
+    len = strlen(buf);
+    (void) snprintf(buf + len, size - len, "; or set sandbox_storage image");
+}
+
+
+void
 sbx_storage_capability(const sbx_storage_t *storage, sbx_f_capability_t *c)
 {
     const char          *by;
@@ -231,6 +254,10 @@ sbx_storage_capability(const sbx_storage_t *storage, sbx_f_capability_t *c)
 
     c->enforced = sbx_storage_by(storage) != SBX_BY_NONE;
     (void) snprintf(c->by, sizeof(c->by), "%s", c->enforced ? by : "none");
+
+    if (!c->enforced) {
+        sbx_storage_mend(storage, c->mend, sizeof(c->mend));
+    }
 }
 
 
@@ -250,10 +277,7 @@ sbx_storage_check(const sbx_storage_t *storage, sbx_f_check_t *c)
                     lacks[0] != '\0' ? "; " : "", lacks);
 
     if (!c->ok) {
-        (void) snprintf(c->mend, sizeof(c->mend),
-                        "mount the file system with prjquota (ext4: after "
-                        "tune2fs -O project,quota), or use sandbox_storage "
-                        "image");
+        sbx_storage_mend(storage, c->mend, sizeof(c->mend));
     }
 }
 

@@ -36,9 +36,16 @@ const char *sbx_storage_lacks(const sbx_storage_t *storage);
 /* Fills disk and inodes. */
 void sbx_storage_enforcement(const sbx_storage_t *storage,
     sbx_enforcement_t *enf);
-/* Changes the rows "disk" and "inodes", no other. */
+/* Changes the rows "disk" and "inodes", no other; with how to mend it. */
 void sbx_storage_capability(const sbx_storage_t *storage,
     sbx_f_capability_t *c);
+/* The directory of files that is asked for, or the one below state_dir. */
+void sbx_storage_named(const char *dir, const char *state_dir, char *buf,
+    size_t size);
+/* A command by which the file system of dir has a project quota, and which
+ * type it is; storage_quota.c. */
+void sbx_quota_mend(const char *dir, char *buf, size_t size);
+const char *sbx_quota_type(const char *dir, char *buf, size_t size);
 /* The check of /doctor. */
 void sbx_storage_check(const sbx_storage_t *storage, sbx_f_check_t *c);
 

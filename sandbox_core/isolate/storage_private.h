@@ -16,6 +16,7 @@ struct sbx_storage_s {
     sbx_storage_kind_t   kind;
     int                  dir;         /* of images, or of sessions */
     char                 path[SBX_PATH_MAX];
+    char                 named[SBX_PATH_MAX];   /* sbx_storage_named() */
     char                 lacks[200];
     sbx_removal_t       *removals;    /* children that remove a tree */
     unsigned             quota:1;     /* of a directory: it is enforced */

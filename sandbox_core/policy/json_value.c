@@ -167,7 +167,9 @@ sbx_json_bind_limit(sbx_json_parser_t *p, const sbx_json_field_t *field,
     }
 
     if (sbx_limit_parse(limit, s->s, s->len, value, &e) != 0) {
-        return sbx_json_fail(p, "%s", e.text);
+        return sbx_json_fail(p, "%s%s", e.text,
+                             field->nullable && limit->unlimited_ok
+                             ? ", or null" : "");
     }
 
     return 1;

@@ -1,4 +1,5 @@
 #include "sandbox_limits.h"
+#include "sandbox_util.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,10 +15,12 @@
 #define DAY     (86400 * SECOND)
 
 
-static int sbx_limit_decimal(const char *s, size_t len, uint64_t *value,
-    sbx_error_t *e);
+static int sbx_limit_decimal(const char *s, size_t len, uint64_t *value);
 static int sbx_limit_integer(const char *s, size_t len, uint64_t *value,
     sbx_error_t *e);
+static int sbx_limit_wrong(const sbx_limit_t *limit, sbx_error_t *e);
+static void sbx_limit_bound(const sbx_limit_t *limit, uint64_t value,
+    char *buf);
 static int sbx_limit_settle_one(const sbx_limit_t *limit, uint64_t *value,
     uint64_t def, uint64_t max, sbx_error_t *e);
 
@@ -146,7 +149,7 @@ sbx_limit_integer(const char *s, size_t len, uint64_t *value, sbx_error_t *e)
  * rather than rounded, unless they are zeros. */
 
 static int
-sbx_limit_decimal(const char *s, size_t len, uint64_t *value, sbx_error_t *e)
+sbx_limit_decimal(const char *s, size_t len, uint64_t *value)
 {
     size_t       i, whole;
     uint64_t     n, fraction, unit;
@@ -155,12 +158,10 @@ sbx_limit_decimal(const char *s, size_t len, uint64_t *value, sbx_error_t *e)
     dot = memchr(s, '.', len);
     whole = (dot == NULL) ? len : (size_t) (dot - s);
 
-    if (sbx_limit_integer(s, whole, &n, e) != 0) {
+    if (sbx_limit_integer(s, whole, &n, NULL) != 0
+        || n > (SBX_UNLIMITED - 1) / 1000 - 1)
+    {
         return -1;
-    }
-
-    if (n > (SBX_UNLIMITED - 1) / 1000 - 1) {
-        return sbx_error(e, 0, SBX_E_INVALID, "the number is too large");
     }
 
     fraction = 0;
@@ -168,8 +169,7 @@ sbx_limit_decimal(const char *s, size_t len, uint64_t *value, sbx_error_t *e)
 
     for (i = whole + 1; i < len; i++) {
         if (s[i] < '0' || s[i] > '9' || (unit == 0 && s[i] != '0')) {
-            return sbx_error(e, 0, SBX_E_INVALID,
-                           "must be a number with at most three decimals");
+            return -1;
         }
 
         fraction += unit * (uint64_t) (s[i] - '0');
@@ -177,8 +177,7 @@ sbx_limit_decimal(const char *s, size_t len, uint64_t *value, sbx_error_t *e)
     }
 
     if (dot != NULL && whole + 1 == len) {
-        return sbx_error(e, 0, SBX_E_INVALID,
-                         "must be a number with at most three decimals");
+        return -1;
     }
 
     *value = n * 1000 + fraction;
@@ -257,7 +256,7 @@ sbx_limit_parse(const sbx_limit_t *limit, const char *s, size_t len,
     uint64_t *value, sbx_error_t *e)
 {
     int       rc;
-    char      buf[32];
+    char      least[32], most[32];
     uint64_t  n;
 
     if (len == 4 && memcmp(s, "none", 4) == 0) {
@@ -285,27 +284,68 @@ sbx_limit_parse(const sbx_limit_t *limit, const char *s, size_t len,
 
     case SBX_UNIT_MILLI:
     case SBX_UNIT_SECONDS:
-        rc = sbx_limit_decimal(s, len, &n, e);
+        rc = sbx_limit_decimal(s, len, &n);
         break;
     }
 
     if (rc != 0) {
-        return -1;
+        return sbx_limit_wrong(limit, e);
     }
 
-    if (n < limit->min) {
-        buf[sbx_limit_print(limit, limit->min, buf)] = '\0';
-        return sbx_error(e, 0, SBX_E_INVALID, "must be at least %s", buf);
-    }
+    if (n < limit->min || n > limit->max) {
+        sbx_limit_bound(limit, limit->min, least);
+        sbx_limit_bound(limit, limit->max, most);
 
-    if (n > limit->max) {
-        buf[sbx_limit_print(limit, limit->max, buf)] = '\0';
-        return sbx_error(e, 0, SBX_E_INVALID, "must be at most %s", buf);
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "must be at least %s and at most %s", least, most);
     }
 
     *value = n;
 
     return 0;
+}
+
+
+/* By the row alone: a reader of "1e9" wants to know what is a number. */
+static int
+sbx_limit_wrong(const sbx_limit_t *limit, sbx_error_t *e)
+{
+    char  least[32], most[32];
+
+    static const char *const  kinds[] = {
+        [SBX_UNIT_BYTES] =
+            "bytes or a size such as \"512MB\" (KB, MB, GB, TB)",
+        [SBX_UNIT_COUNT] = "a whole number",
+        [SBX_UNIT_MILLI] = "a number with at most three decimals",
+        [SBX_UNIT_SECONDS] = "seconds with at most three decimals"
+    };
+
+    sbx_limit_bound(limit, limit->min, least);
+    sbx_limit_bound(limit, limit->max, most);
+
+    return sbx_error(e, 0, SBX_E_INVALID, "must be %s, from %s to %s",
+                     kinds[limit->unit], least, most);
+}
+
+
+/* A bound as one would write it: 16MB. */
+static void
+sbx_limit_bound(const sbx_limit_t *limit, uint64_t value, char *buf)
+{
+    size_t  i;
+
+    static const char *const  units[] = { "", "KB", "MB", "GB", "TB" };
+
+    if (limit->unit != SBX_UNIT_BYTES) {
+        buf[sbx_limit_print(limit, value, buf)] = '\0';
+        return;
+    }
+
+    for (i = 0; i + 1 < sbx_nelts(units) && value % KB == 0; i++) {
+        value /= KB;
+    }
+
+    (void) snprintf(buf, 32, "%" PRIu64 "%s", value, units[i]);
 }
 
 

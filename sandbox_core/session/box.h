@@ -19,7 +19,7 @@
 
 
 #define SBX_BOX_MAGIC         0x53424f58u
-#define SBX_BOX_VERSION       1
+#define SBX_BOX_VERSION       2
 #define SBX_BOX_SOCKET        3
 #define SBX_BOX_STRINGS_MAX   (4u << 20)
 #define SBX_BOX_LIST_MAX      256           /* paths of a kind */
@@ -84,6 +84,7 @@ typedef struct {
     sbx_enforcement_t   enforcement;
     uint32_t            isolated;
     uint32_t            backend;
+    uint32_t            measured;     /* SBX_BY_CGROUP_*, or by processes */
     char                note[248];
     char                text[PATH_MAX];
 } sbx_box_answer_t;
@@ -106,20 +107,20 @@ typedef enum {
 
 typedef struct {
     sbx_spot_kind_t   kind;
-    unsigned        is_dir:1;
-    unsigned        below:1;          /* something writable is below it */
-    int             tree;             /* detached mount, or -1 */
-    int             cover;            /* its tmpfs, to be closed off last */
-    dev_t           dev;              /* of a writable directory */
-    ino_t           ino;
-    const char     *source;           /* scratch: name in the scratch tmpfs */
-    char           *path;             /* canonical */
+    unsigned          is_dir:1;
+    unsigned          below:1;        /* something writable is below it */
+    int               tree;           /* detached mount, or -1 */
+    int               cover;          /* its tmpfs, to be closed off last */
+    dev_t             dev;            /* of a writable directory */
+    ino_t             ino;
+    const char       *source;         /* scratch: name in the scratch tmpfs */
+    char             *path;           /* canonical */
 } sbx_spot_t;
 
 typedef struct {
-    sbx_spot_t   *ops;
-    size_t      nops;
-    size_t      room;
+    sbx_spot_t  *elts;
+    size_t       nelts;
+    size_t       room;
 } sbx_spots_t;
 
 typedef struct {
@@ -127,7 +128,7 @@ typedef struct {
     unsigned    read:1;               /* nor read */
     unsigned    exists:1;
     unsigned    is_dir:1;
-    int         writable;             /* the op that it lies in, or -1 */
+    int         writable;             /* the spot that it lies in, or -1 */
 } sbx_deny_t;
 
 
@@ -147,8 +148,7 @@ typedef struct {
                                                       maps no id of a file, or
                                                       -1 */
 
-    sbx_spots_t           ops;
-    size_t              workspace;                 /* its op */
+    sbx_spots_t         spots;
     sbx_deny_t         *denies;
     size_t              ndenies;
 
@@ -162,6 +162,8 @@ typedef struct {
 
     unsigned            rlimit_memory:1;
     unsigned            count:1;                   /* by looking at /proc */
+    struct sbx_inner_msg_s  *seen;                 /* shared with inner: what
+                                                      a killed one saw last */
 
     void               *filter;
     size_t              filter_size;
@@ -180,7 +182,7 @@ typedef enum {
     SBX_INNER_OVER   = 5
 } sbx_inner_type_t;
 
-typedef struct {
+typedef struct sbx_inner_msg_s {
     uint32_t      type;
     uint32_t      cpu_time;           /* it ended the command for that */
     int32_t       pid;
@@ -202,8 +204,8 @@ int sbx_box_paths(sbx_box_t *box, sbx_error_t *e);
 /* 1 if path is dir or below it. */
 int sbx_path_within(const char *path, const char *dir);
 /* 1 if it is in something that is writable. */
-int sbx_path_writable(const sbx_spots_t *ops, const char *path);
-sbx_spot_t *sbx_spot_add(sbx_spots_t *ops, sbx_spot_kind_t kind,
+int sbx_path_writable(const sbx_spots_t *spots, const char *path);
+sbx_spot_t *sbx_spot_add(sbx_spots_t *spots, sbx_spot_kind_t kind,
     const char *path, sbx_error_t *e);
 
 typedef struct {
@@ -213,9 +215,9 @@ typedef struct {
     unsigned    through_link:1;       /* a link inside something writable */
 } sbx_where_t;
 
-/* Follows links by itself; ops may be NULL.  With EACCES, where->path is the
+/* Follows links by itself; spots may be NULL.  With EACCES, where->path is the
  * directory that could not be searched. */
-int sbx_box_resolve(const sbx_spots_t *ops, const char *path,
+int sbx_box_resolve(const sbx_spots_t *spots, const char *path,
     sbx_where_t *where, sbx_error_t *e);
 
 /* box_secrets.c: the masks of credentials, and of sockets that listen. */
@@ -231,6 +233,9 @@ int sbx_box_ids(sbx_box_t *box, sbx_error_t *e);
 int sbx_box_group_open(sbx_box_t *box, sbx_error_t *e);
 void sbx_box_group_close(sbx_box_t *box);
 void sbx_box_enforcement(const sbx_box_t *box, sbx_enforcement_t *enf);
+sbx_enforce_t sbx_box_measured(const sbx_box_t *box);
+/* A counter of the group is missing. */
+int sbx_box_group_blind(const sbx_box_t *box);
 uint64_t sbx_box_group_cpu(const sbx_box_t *box);      /* us */
 /* Overwrites what the group knows better. */
 void sbx_box_group_usage(const sbx_box_t *box, sbx_f_exit_t *x);
@@ -241,8 +246,7 @@ int sbx_box_root(sbx_box_t *box, int proc, sbx_error_t *e);
 /* box_inner.c: the first process of the run. */
 void sbx_box_inner(sbx_box_t *box) __attribute__((noreturn));
 
-/* box_command.c: between fork and exec; box_guard.c: the filter that stands
- * before the one for all commands. */
+/* box_command.c: between fork and exec. */
 void sbx_box_command(const sbx_box_t *box, int report)
     __attribute__((noreturn));
 
@@ -252,8 +256,8 @@ void sbx_box_command(const sbx_box_t *box, int report)
 #define SBX_COMMAND_EXEC    3
 
 int sbx_box_limits_check(const sbx_box_t *box, sbx_error_t *e);
-int sbx_box_guard_load(void);
-/* Abstract sockets of others are out of reach, where the kernel can. */
+/* box_scope.c: abstract sockets of others are out of reach, where the kernel
+ * can. */
 void sbx_box_scope(void);
 int sbx_box_scope_known(void);
 

@@ -210,6 +210,32 @@ sbx_box_enforcement(const sbx_box_t *box, sbx_enforcement_t *enf)
 }
 
 
+sbx_enforce_t
+sbx_box_measured(const sbx_box_t *box)
+{
+    sbx_enforcement_t  enf;
+
+    if (sbx_box_group_blind(box)) {
+        return SBX_BY_NONE;
+    }
+
+    sbx_cgroup_enforcement(box->cg, &enf);
+
+    return (sbx_enforce_t) enf.memory;
+}
+
+
+int
+sbx_box_group_blind(const sbx_box_t *box)
+{
+    uint32_t  needed;
+
+    needed = 2u << SBX_INIT_FD_MEMORY_PEAK | 2u << SBX_INIT_FD_CPU;
+
+    return box->nfiles == 0 || (box->files_mask & needed) != needed;
+}
+
+
 /* As init reads the files of a command's group. */
 static void
 sbx_group_command(const sbx_box_t *box, sbx_init_command_t *c)

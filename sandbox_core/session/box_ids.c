@@ -32,7 +32,7 @@
 
 static int sbx_ids_choose(sbx_box_t *box, sbx_error_t *e);
 static int sbx_ids_map(sbx_box_t *box, sbx_spot_t **failed, sbx_error_t *e);
-static int sbx_ids_tree(const sbx_box_t *box, sbx_spot_t *op,
+static int sbx_ids_tree(const sbx_box_t *box, sbx_spot_t *spot,
     const struct stat *st, int fd);
 static int sbx_ids_userns(uid_t uid, gid_t gid, uid_t to_uid, gid_t to_gid);
 static void sbx_ids_child(const int *up, const int *down)
@@ -68,8 +68,8 @@ sbx_box_ids(sbx_box_t *box, sbx_error_t *e)
 static int
 sbx_ids_choose(sbx_box_t *box, sbx_error_t *e)
 {
-    sbx_spot_t     *failed;
-    struct stat   st;
+    sbx_spot_t  *failed;
+    struct stat  st;
 
     if (!box->root) {
         box->uid = geteuid();
@@ -140,7 +140,7 @@ static int
 sbx_ids_map(sbx_box_t *box, sbx_spot_t **failed, sbx_error_t *e)
 {
     size_t       i;
-    sbx_spot_t    *op;
+    sbx_spot_t  *spot;
     struct stat  st;
     sbx_auto_fd  root = -1;
 
@@ -151,27 +151,27 @@ sbx_ids_map(sbx_box_t *box, sbx_spot_t **failed, sbx_error_t *e)
         return sbx_error(e, errno, SBX_E_INTERNAL, "cannot open \"/\"");
     }
 
-    for (i = 0; i < box->ops.nops; i++) {
+    for (i = 0; i < box->spots.nelts; i++) {
         sbx_auto_fd  fd = -1;
 
-        op = &box->ops.ops[i];
+        spot = &box->spots.elts[i];
 
-        if (op->kind != SBX_SPOT_WRITABLE) {
+        if (spot->kind != SBX_SPOT_WRITABLE) {
             continue;
         }
 
-        fd = sbx_sys_open_inside(root, op->path + 1, O_PATH | O_DIRECTORY);
+        fd = sbx_sys_open_inside(root, spot->path + 1, O_PATH | O_DIRECTORY);
 
-        if (fd == -1 || fstat(fd, &st) == -1 || st.st_dev != op->dev
-            || st.st_ino != op->ino)
+        if (fd == -1 || fstat(fd, &st) == -1 || st.st_dev != spot->dev
+            || st.st_ino != spot->ino)
         {
             return sbx_error(e, fd == -1 ? errno : 0, SBX_E_INVALID,
                              "the directory \"%.180s\" has changed",
-                             op->path);
+                             spot->path);
         }
 
-        if (sbx_ids_tree(box, op, &st, fd) == -1) {
-            *failed = op;
+        if (sbx_ids_tree(box, spot, &st, fd) == -1) {
+            *failed = spot;
             return -1;
         }
     }
@@ -181,7 +181,7 @@ sbx_ids_map(sbx_box_t *box, sbx_spot_t **failed, sbx_error_t *e)
 
 
 static int
-sbx_ids_tree(const sbx_box_t *box, sbx_spot_t *op, const struct stat *st,
+sbx_ids_tree(const sbx_box_t *box, sbx_spot_t *spot, const struct stat *st,
     int fd)
 {
     int          recursive;
@@ -198,17 +198,17 @@ sbx_ids_tree(const sbx_box_t *box, sbx_spot_t *op, const struct stat *st,
     /* what is mounted below may not be mappable, and is then left out */
 
     for (recursive = 1; recursive >= 0; recursive--) {
-        if (op->tree != -1) {
-            (void) close(op->tree);
+        if (spot->tree != -1) {
+            (void) close(spot->tree);
         }
 
-        op->tree = sbx_sys_clone_tree(fd, "", recursive);
+        spot->tree = sbx_sys_clone_tree(fd, "", recursive);
 
-        if (op->tree == -1) {
+        if (spot->tree == -1) {
             return -1;
         }
 
-        if (sbx_sys_mount_attr(op->tree, SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV,
+        if (sbx_sys_mount_attr(spot->tree, SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV,
                                userns)
             == 0)
         {
@@ -216,8 +216,8 @@ sbx_ids_tree(const sbx_box_t *box, sbx_spot_t *op, const struct stat *st,
         }
     }
 
-    (void) close(op->tree);
-    op->tree = -1;
+    (void) close(spot->tree);
+    spot->tree = -1;
 
     return -1;
 }

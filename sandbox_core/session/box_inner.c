@@ -46,6 +46,7 @@ typedef struct {
     uint64_t   user_us;
     uint64_t   system_us;
     uint64_t   processes;
+    uint64_t   memory_peak;
 } sbx_count_t;
 
 
@@ -63,6 +64,9 @@ static void sbx_inner_watch(const sbx_box_t *box, int count,
     sbx_inner_msg_t *msg);
 static void sbx_inner_count(int proc, sbx_count_t *c);
 static void sbx_inner_count_one(int proc, const char *pid, sbx_count_t *c);
+static uint64_t sbx_inner_count_memory(int proc, const char *pid);
+static void sbx_inner_look(const sbx_box_t *box, int count, sbx_count_t *c,
+    sbx_inner_msg_t *msg);
 static void sbx_inner_usage(const sbx_count_t *c, sbx_inner_msg_t *msg);
 static int sbx_inner_over(const sbx_box_t *box, const sbx_count_t *c);
 
@@ -184,22 +188,9 @@ sbx_inner_maps(const sbx_box_t *box, sbx_error_t *e)
 static int
 sbx_inner_proc(const char *hidepid, sbx_error_t *e)
 {
-    int          proc;
-    sbx_auto_fd  fs = -1;
+    int  proc;
 
-    fs = sbx_sys_fsopen("proc");
-
-    if (fs == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "source", "proc") == -1
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "hidepid", hidepid)
-           == -1)
-    {
-        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
-                         "process list: no procfs can be made");
-    }
-
-    proc = sbx_sys_fsmount(fs, SBX_MOUNT_NOSUID | SBX_MOUNT_NODEV
-                               | SBX_MOUNT_NOEXEC);
+    proc = sbx_sys_procfs(hidepid);
 
     if (proc == -1) {
         return sbx_error(e, errno, SBX_E_UNAVAILABLE,
@@ -274,9 +265,7 @@ sbx_inner_reduce(sbx_box_t *box, sbx_error_t *e)
 
     sbx_box_scope();
 
-    if (sbx_seccomp_load(box->filter, box->filter_size) == -1
-        || sbx_box_guard_load() == -1)
-    {
+    if (sbx_seccomp_load(box->filter, box->filter_size) == -1) {
         return sbx_error(e, errno, SBX_E_UNAVAILABLE,
                          "seccomp: no filter can be loaded");
     }
@@ -393,9 +382,7 @@ sbx_inner_watch(const sbx_box_t *box, int count, sbx_inner_msg_t *msg)
         while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
             if (pid == msg->pid) {
                 msg->status = status;
-                memset(&c, 0, sizeof(c));
-                sbx_inner_count(count, &c);
-                sbx_inner_usage(&c, msg);
+                sbx_inner_look(box, count, &c, msg);
                 return;
             }
         }
@@ -412,9 +399,7 @@ sbx_inner_watch(const sbx_box_t *box, int count, sbx_inner_msg_t *msg)
             continue;
         }
 
-        memset(&c, 0, sizeof(c));
-        sbx_inner_count(count, &c);
-        sbx_inner_usage(&c, msg);
+        sbx_inner_look(box, count, &c, msg);
 
         if (sbx_inner_over(box, &c)) {
             msg->cpu_time = 1;
@@ -428,6 +413,20 @@ sbx_inner_watch(const sbx_box_t *box, int count, sbx_inner_msg_t *msg)
         {
             wait = SBX_COUNT_MOST / 10;
         }
+    }
+}
+
+
+static void
+sbx_inner_look(const sbx_box_t *box, int count, sbx_count_t *c,
+    sbx_inner_msg_t *msg)
+{
+    memset(c, 0, sizeof(sbx_count_t));
+    sbx_inner_count(count, c);
+    sbx_inner_usage(c, msg);
+
+    if (box->seen != NULL) {
+        *box->seen = *msg;
     }
 }
 
@@ -476,7 +475,7 @@ sbx_inner_count_one(int proc, const char *pid, sbx_count_t *c)
 {
     char               name[NAME_MAX + 8], text[1024], *p;
     unsigned long long user, system, child_user, child_system, threads;
-    uint64_t           tick;
+    uint64_t           tick, memory;
 
     (void) snprintf(name, sizeof(name), "%s/stat", pid);
 
@@ -499,12 +498,38 @@ sbx_inner_count_one(int proc, const char *pid, sbx_count_t *c)
     c->user_us += (user + child_user) * tick;
     c->system_us += (system + child_system) * tick;
     c->processes += threads;
+
+    memory = sbx_inner_count_memory(proc, pid);
+
+    if (memory > c->memory_peak) {
+        c->memory_peak = memory;
+    }
+}
+
+
+/* The most that it ever had; 0 for a zombie. */
+static uint64_t
+sbx_inner_count_memory(int proc, const char *pid)
+{
+    char                name[NAME_MAX + 8], text[2048], *p;
+    unsigned long long  kb;
+
+    (void) snprintf(name, sizeof(name), "%s/status", pid);
+
+    if (sbx_read_at(proc, name, text, sizeof(text)) <= 0) {
+        return 0;
+    }
+
+    p = strstr(text, "\nVmHWM:");
+
+    return p != NULL && sscanf(p + 7, "%llu kB", &kb) == 1 ? kb * 1024 : 0;
 }
 
 
 static void
 sbx_inner_usage(const sbx_count_t *c, sbx_inner_msg_t *msg)
 {
+    uint64_t       memory;
     struct rusage  ru;
 
     if (getrusage(RUSAGE_CHILDREN, &ru) == -1) {
@@ -515,7 +540,13 @@ sbx_inner_usage(const sbx_count_t *c, sbx_inner_msg_t *msg)
                    + (uint64_t) ru.ru_utime.tv_usec + c->user_us;
     msg->system_us = (uint64_t) ru.ru_stime.tv_sec * 1000000
                      + (uint64_t) ru.ru_stime.tv_usec + c->system_us;
-    msg->memory_peak = (uint64_t) ru.ru_maxrss * 1024;
+    memory = (uint64_t) ru.ru_maxrss * 1024;
+    memory = memory > c->memory_peak ? memory : c->memory_peak;
+
+    if (memory > msg->memory_peak) {
+        msg->memory_peak = memory;
+    }
+
     msg->read_bytes = (uint64_t) ru.ru_inblock * 512;
     msg->written_bytes = (uint64_t) ru.ru_oublock * 512;
 

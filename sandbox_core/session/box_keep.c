@@ -95,16 +95,16 @@ sbx_keep_make(const sbx_box_t *box, sbx_box_answer_t *answer, int *dir)
     /* where no idmapped mount is to be had, the runs are the owner: nobody */
 
     ids = *box;
-    memset(&ids.ops, 0, sizeof(ids.ops));
+    memset(&ids.spots, 0, sizeof(ids.spots));
 
-    if (sbx_spot_add(&ids.ops, SBX_SPOT_WRITABLE, answer->text, NULL)
+    if (sbx_spot_add(&ids.spots, SBX_SPOT_WRITABLE, answer->text, NULL)
         != NULL)
     {
         struct stat  st;
 
         if (fstatat(*dir, "work", &st, 0) == 0) {
-            ids.ops.ops[0].dev = st.st_dev;
-            ids.ops.ops[0].ino = st.st_ino;
+            ids.spots.elts[0].dev = st.st_dev;
+            ids.spots.elts[0].ino = st.st_ino;
         }
 
         if (sbx_box_ids(&ids, &answer->error) == -1) {
@@ -114,12 +114,12 @@ sbx_keep_make(const sbx_box_t *box, sbx_box_answer_t *answer, int *dir)
                              AT_SYMLINK_NOFOLLOW);
         }
 
-        if (ids.ops.ops[0].tree != -1) {
-            (void) close(ids.ops.ops[0].tree);
+        if (ids.spots.elts[0].tree != -1) {
+            (void) close(ids.spots.elts[0].tree);
         }
 
-        free(ids.ops.ops[0].path);
-        free(ids.ops.ops);
+        free(ids.spots.elts[0].path);
+        free(ids.spots.elts);
     }
 
     return 0;

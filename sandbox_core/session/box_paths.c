@@ -1,7 +1,7 @@
 /*
  * What a run shows and where it may write, as lists of canonical paths.  Done
  * by the helper with the caller's rights, before anything is mounted; what
- * has changed since is found by box_root.c, which follows no links.
+ * has changed since is found by box_spots.c, which follows no links.
  *
  * Links are followed here one by one, so that it is known where each lies: a
  * denied path that leads through a link in a writable directory cannot be
@@ -113,13 +113,13 @@ sbx_path_within(const char *path, const char *dir)
 
 
 int
-sbx_path_writable(const sbx_spots_t *ops, const char *path)
+sbx_path_writable(const sbx_spots_t *spots, const char *path)
 {
     size_t  i;
 
-    for (i = 0; i < ops->nops; i++) {
-        if (ops->ops[i].kind == SBX_SPOT_WRITABLE
-            && sbx_path_within(path, ops->ops[i].path))
+    for (i = 0; i < spots->nelts; i++) {
+        if (spots->elts[i].kind == SBX_SPOT_WRITABLE
+            && sbx_path_within(path, spots->elts[i].path))
         {
             return 1;
         }
@@ -130,41 +130,41 @@ sbx_path_writable(const sbx_spots_t *ops, const char *path)
 
 
 sbx_spot_t *
-sbx_spot_add(sbx_spots_t *ops, sbx_spot_kind_t kind, const char *path,
+sbx_spot_add(sbx_spots_t *spots, sbx_spot_kind_t kind, const char *path,
     sbx_error_t *e)
 {
-    size_t     room;
-    sbx_spot_t  *op;
+    size_t       room;
+    sbx_spot_t  *spot;
 
-    if (ops->nops == ops->room) {
-        room = ops->room * 2 + 64;
-        op = realloc(ops->ops, room * sizeof(sbx_spot_t));
+    if (spots->nelts == spots->room) {
+        room = spots->room * 2 + 64;
+        spot = realloc(spots->elts, room * sizeof(sbx_spot_t));
 
-        if (op == NULL) {
+        if (spot == NULL) {
             (void) sbx_error(e, errno, SBX_E_INTERNAL, "no memory");
             return NULL;
         }
 
-        ops->ops = op;
-        ops->room = room;
+        spots->elts = spot;
+        spots->room = room;
     }
 
-    op = &ops->ops[ops->nops];
-    memset(op, 0, sizeof(sbx_spot_t));
-    op->kind = kind;
-    op->is_dir = 1;
-    op->tree = -1;
-    op->cover = -1;
-    op->path = strdup(path);
+    spot = &spots->elts[spots->nelts];
+    memset(spot, 0, sizeof(sbx_spot_t));
+    spot->kind = kind;
+    spot->is_dir = 1;
+    spot->tree = -1;
+    spot->cover = -1;
+    spot->path = strdup(path);
 
-    if (op->path == NULL) {
+    if (spot->path == NULL) {
         (void) sbx_error(e, errno, SBX_E_INTERNAL, "no memory");
         return NULL;
     }
 
-    ops->nops++;
+    spots->nelts++;
 
-    return op;
+    return spot;
 }
 
 
@@ -173,7 +173,7 @@ sbx_spot_add(sbx_spots_t *ops, sbx_spot_kind_t kind, const char *path,
  */
 
 int
-sbx_box_resolve(const sbx_spots_t *ops, const char *path, sbx_where_t *where,
+sbx_box_resolve(const sbx_spots_t *spots, const char *path, sbx_where_t *where,
     sbx_error_t *e)
 {
     char         rest[PATH_MAX], part[NAME_MAX + 1], *p, *slash;
@@ -251,7 +251,7 @@ sbx_box_resolve(const sbx_spots_t *ops, const char *path, sbx_where_t *where,
                              "\"%.180s\" has too many links", path);
         }
 
-        if (ops != NULL && sbx_path_writable(ops, where->path)) {
+        if (spots != NULL && sbx_path_writable(spots, where->path)) {
             where->through_link = 1;
         }
 
@@ -337,10 +337,10 @@ sbx_resolve_missing(sbx_where_t *where, const char *rest, sbx_error_t *e)
 static int
 sbx_paths_scratch(sbx_box_t *box, sbx_error_t *e)
 {
-    size_t        i;
-    sbx_spot_t     *op;
-    sbx_where_t   where;
-    sbx_error_t   ignored;
+    size_t       i;
+    sbx_spot_t  *spot;
+    sbx_where_t  where;
+    sbx_error_t  ignored;
 
     for (i = 0; i < sbx_nelts(sbx_paths_own); i++) {
         if (!sbx_paths_own[i].always
@@ -352,14 +352,14 @@ sbx_paths_scratch(sbx_box_t *box, sbx_error_t *e)
             continue;
         }
 
-        op = sbx_spot_add(&box->ops, SBX_SPOT_SCRATCH, sbx_paths_own[i].path,
-                          e);
+        spot = sbx_spot_add(&box->spots, SBX_SPOT_SCRATCH,
+                            sbx_paths_own[i].path, e);
 
-        if (op == NULL) {
+        if (spot == NULL) {
             return -1;
         }
 
-        op->source = sbx_paths_own[i].source;
+        spot->source = sbx_paths_own[i].source;
     }
 
     return 0;
@@ -370,10 +370,10 @@ static int
 sbx_paths_writable(sbx_box_t *box, const char *path, const char *what,
     sbx_error_t *e)
 {
-    size_t        i;
-    sbx_spot_t     *op;
-    struct stat   st;
-    sbx_where_t   where;
+    size_t       i;
+    sbx_spot_t  *spot;
+    struct stat  st;
+    sbx_where_t  where;
 
     if (sbx_box_resolve(NULL, path, &where, e) == -1) {
         return -1;
@@ -401,22 +401,22 @@ sbx_paths_writable(sbx_box_t *box, const char *path, const char *what,
                          where.path);
     }
 
-    for (i = 0; i < box->ops.nops; i++) {
-        if (box->ops.ops[i].kind == SBX_SPOT_WRITABLE
-            && strcmp(box->ops.ops[i].path, where.path) == 0)
+    for (i = 0; i < box->spots.nelts; i++) {
+        if (box->spots.elts[i].kind == SBX_SPOT_WRITABLE
+            && strcmp(box->spots.elts[i].path, where.path) == 0)
         {
             return 0;
         }
     }
 
-    op = sbx_spot_add(&box->ops, SBX_SPOT_WRITABLE, where.path, e);
+    spot = sbx_spot_add(&box->spots, SBX_SPOT_WRITABLE, where.path, e);
 
-    if (op == NULL) {
+    if (spot == NULL) {
         return -1;
     }
 
-    op->dev = st.st_dev;
-    op->ino = st.st_ino;
+    spot->dev = st.st_dev;
+    spot->ino = st.st_ino;
 
     return 0;
 }
@@ -452,20 +452,20 @@ sbx_paths_cover(sbx_box_t *box, sbx_error_t *e)
     char    path[PATH_MAX], *p;
     size_t  i, n;
 
-    n = box->ops.nops;
+    n = box->spots.nelts;
 
     for (i = 0; box->root && i < n; i++) {
-        if (box->ops.ops[i].kind != SBX_SPOT_WRITABLE) {
+        if (box->spots.elts[i].kind != SBX_SPOT_WRITABLE) {
             continue;
         }
 
-        (void) snprintf(path, sizeof(path), "%s", box->ops.ops[i].path);
+        (void) snprintf(path, sizeof(path), "%s", box->spots.elts[i].path);
 
         for (p = strchr(path + 1, '/'); p != NULL; p = strchr(p + 1, '/')) {
             *p = '\0';
 
             if (!sbx_paths_searchable(box, path)
-                && sbx_spot_add(&box->ops, SBX_SPOT_COVER, path, e) == NULL)
+                && sbx_spot_add(&box->spots, SBX_SPOT_COVER, path, e) == NULL)
             {
                 return -1;
             }
@@ -488,10 +488,10 @@ sbx_paths_searchable(const sbx_box_t *box, const char *path)
     /* in the run's own /tmp the way is made anew, in a writable directory
        it is the owner's */
 
-    for (i = 0; i < box->ops.nops; i++) {
-        if ((box->ops.ops[i].kind == SBX_SPOT_SCRATCH
-             || box->ops.ops[i].kind == SBX_SPOT_WRITABLE)
-            && sbx_path_within(path, box->ops.ops[i].path))
+    for (i = 0; i < box->spots.nelts; i++) {
+        if ((box->spots.elts[i].kind == SBX_SPOT_SCRATCH
+             || box->spots.elts[i].kind == SBX_SPOT_WRITABLE)
+            && sbx_path_within(path, box->spots.elts[i].path))
         {
             return 1;
         }
@@ -511,7 +511,7 @@ sbx_paths_searchable(const sbx_box_t *box, const char *path)
 static int
 sbx_paths_order(const void *one, const void *two)
 {
-    int              rc;
+    int                rc;
     const sbx_spot_t  *a, *b;
 
     a = one;
@@ -525,33 +525,33 @@ sbx_paths_order(const void *one, const void *two)
 static void
 sbx_paths_settle(sbx_box_t *box)
 {
-    size_t     i, k, n;
-    sbx_spot_t  *ops;
+    size_t       i, k, n;
+    sbx_spot_t  *spots;
 
-    ops = box->ops.ops;
-    qsort(ops, box->ops.nops, sizeof(sbx_spot_t), sbx_paths_order);
+    spots = box->spots.elts;
+    qsort(spots, box->spots.nelts, sizeof(sbx_spot_t), sbx_paths_order);
     n = 0;
 
-    for (i = 0; i < box->ops.nops; i++) {
-        if (n != 0 && ops[n - 1].kind == ops[i].kind
-            && strcmp(ops[n - 1].path, ops[i].path) == 0)
+    for (i = 0; i < box->spots.nelts; i++) {
+        if (n != 0 && spots[n - 1].kind == spots[i].kind
+            && strcmp(spots[n - 1].path, spots[i].path) == 0)
         {
-            free(ops[i].path);
+            free(spots[i].path);
             continue;
         }
 
-        ops[n++] = ops[i];
+        spots[n++] = spots[i];
     }
 
-    box->ops.nops = n;
+    box->spots.nelts = n;
 
     for (i = 0; i < n; i++) {
         for (k = 0; k < n; k++) {
-            if (ops[k].kind == SBX_SPOT_WRITABLE
-                && strcmp(ops[k].path, ops[i].path) != 0
-                && sbx_path_within(ops[k].path, ops[i].path))
+            if (spots[k].kind == SBX_SPOT_WRITABLE
+                && strcmp(spots[k].path, spots[i].path) != 0
+                && sbx_path_within(spots[k].path, spots[i].path))
             {
-                ops[i].below = 1;
+                spots[i].below = 1;
             }
         }
     }
@@ -592,20 +592,20 @@ static int
 sbx_paths_deny(sbx_box_t *box, const char *path, unsigned read,
     sbx_error_t *e)
 {
-    size_t        i;
-    unsigned      scratch;
-    sbx_spot_t     *op;
-    sbx_deny_t   *deny;
-    sbx_where_t   where;
+    size_t       i;
+    unsigned     scratch;
+    sbx_spot_t  *spot;
+    sbx_deny_t  *deny;
+    sbx_where_t  where;
 
-    if (sbx_box_resolve(&box->ops, path, &where, e) == -1) {
+    if (sbx_box_resolve(&box->spots, path, &where, e) == -1) {
         if (e->err != EACCES) {
             return -1;
         }
 
         /* no more can the command, until it gives itself the right to */
 
-        if (!sbx_path_writable(&box->ops, where.path)) {
+        if (!sbx_path_writable(&box->spots, where.path)) {
             return 0;
         }
     }
@@ -628,21 +628,21 @@ sbx_paths_deny(sbx_box_t *box, const char *path, unsigned read,
     deny->writable = -1;
     scratch = 0;
 
-    for (i = 0; i < box->ops.nops; i++) {
-        op = &box->ops.ops[i];
+    for (i = 0; i < box->spots.nelts; i++) {
+        spot = &box->spots.elts[i];
 
-        if (!sbx_path_within(where.path, op->path)) {
+        if (!sbx_path_within(where.path, spot->path)) {
             continue;
         }
 
-        if (op->kind == SBX_SPOT_WRITABLE) {
+        if (spot->kind == SBX_SPOT_WRITABLE) {
             if (deny->writable == -1) {
                 deny->writable = (int) i;
             }
 
             scratch = 0;
 
-        } else if (op->kind == SBX_SPOT_SCRATCH) {
+        } else if (spot->kind == SBX_SPOT_SCRATCH) {
             scratch = 1;
         }
     }

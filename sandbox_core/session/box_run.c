@@ -20,6 +20,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -51,6 +52,7 @@ typedef struct {
 } sbx_run_t;
 
 
+static int sbx_run_filter(sbx_box_t *box, sbx_error_t *e);
 static int sbx_run_prepare(sbx_box_t *box, sbx_error_t *e);
 static int sbx_run_clone(sbx_run_t *run, sbx_error_t *e);
 static int sbx_run_loop(sbx_run_t *run, sbx_error_t *e);
@@ -60,6 +62,7 @@ static void sbx_run_streams(sbx_box_t *box);
 static int sbx_run_maps(const sbx_run_t *run);
 static void sbx_run_clock(sbx_run_t *run, uint64_t now);
 static int sbx_run_result(sbx_run_t *run, sbx_box_answer_t *answer);
+static void sbx_run_killed(const sbx_run_t *run, sbx_f_exit_t *x);
 static sbx_reason_t sbx_run_reason(const sbx_run_t *run,
     const sbx_f_exit_t *x);
 
@@ -83,6 +86,7 @@ sbx_box_run(sbx_box_t *box, sbx_box_answer_t *answer)
         answer->type = SBX_BOX_RESULT;
         answer->isolated = 1;
         answer->backend = SBX_BACKEND_NAMESPACES;
+        answer->measured = sbx_box_measured(box);
         sbx_box_enforcement(box, &answer->enforcement);
         memcpy(answer->note, box->note, sizeof(answer->note));
     }
@@ -95,21 +99,43 @@ sbx_box_run(sbx_box_t *box, sbx_box_answer_t *answer)
         (void) close(run.status);
     }
 
+    if (box->seen != NULL) {
+        (void) munmap(box->seen, sizeof(sbx_inner_msg_t));
+    }
+
     sbx_box_group_close(box);
+}
+
+
+/* A run's workspace is a directory of the host's, which outlives it. */
+static int
+sbx_run_filter(sbx_box_t *box, sbx_error_t *e)
+{
+    size_t               size;
+    sbx_auto_free void  *program = NULL;
+
+    if (sbx_seccomp_command(&program, &size, e) == -1) {
+        return -1;
+    }
+
+    return sbx_seccomp_guard(SBX_GUARD_COMMAND, program, size, &box->filter,
+                             &box->filter_size, e);
 }
 
 
 static int
 sbx_run_prepare(sbx_box_t *box, sbx_error_t *e)
 {
+    void  *seen;
+
     if (sbx_box_paths(box, e) == -1
-        || sbx_seccomp_command(&box->filter, &box->filter_size, e) == -1
+        || sbx_run_filter(box, e) == -1
         || sbx_box_group_open(box, e) == -1)
     {
         return -1;
     }
 
-    box->count = (box->cg == NULL);
+    box->count = sbx_box_group_blind(box);
     box->rlimit_memory = box->request.limits.memory < SBX_UNLIMITED
                          && (box->cg == NULL
                              || box->request.memory_strategy
@@ -121,6 +147,17 @@ sbx_run_prepare(sbx_box_t *box, sbx_error_t *e)
         (void) snprintf(box->note, sizeof(box->note),
                         "network: abstract sockets of the host can be "
                         "reached, Linux 6.12 closes them");
+    }
+
+    if (box->count) {
+        seen = mmap(NULL, sizeof(sbx_inner_msg_t), PROT_READ|PROT_WRITE,
+                    MAP_SHARED|MAP_ANONYMOUS, -1, 0);
+
+        if (seen == MAP_FAILED) {
+            return sbx_error(e, errno, SBX_E_INTERNAL, "mmap() failed");
+        }
+
+        box->seen = seen;
     }
 
     return sbx_box_limits_check(box, e);
@@ -479,9 +516,7 @@ sbx_run_result(sbx_run_t *run, sbx_box_answer_t *answer)
         x->written_bytes = msg->written_bytes;
 
     } else {
-        x->cpu_user_us = sbx_run_time(&run->rusage.ru_utime);
-        x->cpu_system_us = sbx_run_time(&run->rusage.ru_stime);
-        x->memory_peak = (uint64_t) run->rusage.ru_maxrss * 1024;
+        sbx_run_killed(run, x);
     }
 
     sbx_box_group_usage(run->box, x);
@@ -496,6 +531,37 @@ sbx_run_result(sbx_run_t *run, sbx_box_answer_t *answer)
     x->flags |= x->reason == SBX_REASON_CANCELLED ? SBX_EXIT_CANCELLED : 0;
 
     return 0;
+}
+
+
+/*
+ * The kernel reaps the others of the namespace without a word: of them only
+ * that is known which the first process saw when it last looked.  Its own
+ * memory says nothing of theirs.
+ */
+static void
+sbx_run_killed(const sbx_run_t *run, sbx_f_exit_t *x)
+{
+    const sbx_inner_msg_t  *seen;
+
+    x->cpu_user_us = sbx_run_time(&run->rusage.ru_utime);
+    x->cpu_system_us = sbx_run_time(&run->rusage.ru_stime);
+
+    seen = run->box->seen;
+
+    if (seen == NULL) {
+        return;
+    }
+
+    if (seen->user_us + seen->system_us > x->cpu_user_us + x->cpu_system_us) {
+        x->cpu_user_us = seen->user_us;
+        x->cpu_system_us = seen->system_us;
+    }
+
+    x->memory_peak = seen->memory_peak;
+    x->processes_peak = seen->processes_peak;
+    x->read_bytes = seen->read_bytes;
+    x->written_bytes = seen->written_bytes;
 }
 
 

@@ -118,13 +118,13 @@ sbx_box_secrets(sbx_box_t *box, sbx_error_t *e)
 static int
 sbx_secrets_hide(sbx_box_t *box, const char *path, sbx_error_t *e)
 {
-    size_t        i;
-    sbx_spot_t   *op;
-    sbx_where_t   where;
-    sbx_error_t   why;
+    size_t       i;
+    sbx_spot_t  *spot;
+    sbx_where_t  where;
+    sbx_error_t  why;
 
     if (sbx_box_resolve(NULL, path, &where, &why) == -1
-        && (why.err != EACCES || !sbx_path_writable(&box->ops, where.path)))
+        && (why.err != EACCES || !sbx_path_writable(&box->spots, where.path)))
     {
         return 0;
     }
@@ -133,9 +133,9 @@ sbx_secrets_hide(sbx_box_t *box, const char *path, sbx_error_t *e)
         return 0;
     }
 
-    for (i = 0; i < box->ops.nops; i++) {
-        if (box->ops.ops[i].kind == SBX_SPOT_HIDE
-            && strcmp(box->ops.ops[i].path, where.path) == 0)
+    for (i = 0; i < box->spots.nelts; i++) {
+        if (box->spots.elts[i].kind == SBX_SPOT_HIDE
+            && strcmp(box->spots.elts[i].path, where.path) == 0)
         {
             return 0;
         }
@@ -147,13 +147,13 @@ sbx_secrets_hide(sbx_box_t *box, const char *path, sbx_error_t *e)
         }
     }
 
-    op = sbx_spot_add(&box->ops, SBX_SPOT_HIDE, where.path, e);
+    spot = sbx_spot_add(&box->spots, SBX_SPOT_HIDE, where.path, e);
 
-    if (op == NULL) {
+    if (spot == NULL) {
         return -1;
     }
 
-    op->is_dir = where.is_dir;
+    spot->is_dir = where.is_dir;
 
     return 0;
 }
@@ -272,13 +272,13 @@ sbx_secrets_listeners(sbx_box_t *box, sbx_error_t *e)
     unsigned  i;
 
     for (i = 0; i < SBX_SOCKETS_PASSES; i++) {
-        before = box->ops.nops;
+        before = box->spots.nelts;
 
         if (sbx_secrets_sockets(box, e) == -1) {
             return -1;
         }
 
-        if (i > 0 && box->ops.nops == before) {
+        if (i > 0 && box->spots.nelts == before) {
             break;
         }
     }
@@ -303,7 +303,7 @@ sbx_secrets_sockets(sbx_box_t *box, sbx_error_t *e)
 
     file = fopen("/proc/net/unix", "re");
     rc = 0;
-    n = box->ops.nops;                /* what comes is no place of the run */
+    n = box->spots.nelts;             /* what comes is no place of the run */
 
     while (rc == 0 && file != NULL && fgets(line, sizeof(line), file) != NULL)
     {
@@ -316,9 +316,9 @@ sbx_secrets_sockets(sbx_box_t *box, sbx_error_t *e)
         path[strcspn(path, "\n")] = '\0';
 
         for (i = 0; i < n; i++) {
-            if ((box->ops.ops[i].kind == SBX_SPOT_SCRATCH
-                 || box->ops.ops[i].kind == SBX_SPOT_WRITABLE)
-                && sbx_path_within(path, box->ops.ops[i].path))
+            if ((box->spots.elts[i].kind == SBX_SPOT_SCRATCH
+                 || box->spots.elts[i].kind == SBX_SPOT_WRITABLE)
+                && sbx_path_within(path, box->spots.elts[i].path))
             {
                 break;
             }

@@ -24,7 +24,7 @@
 
 #define SBX_HELPER_NAME   "sandbox-session"
 #define SBX_HELPER_FDS    4
-#define SBX_HELPER_OWN    16      /* variables that are made here, at most */
+#define SBX_HELPER_OWN    24      /* variables that are made here, at most */
 
 
 static int sbx_helper_strings(const sbx_sandbox_t *sb,
@@ -33,6 +33,7 @@ static int sbx_helper_strings(const sbx_sandbox_t *sb,
 static int sbx_helper_spawn(const char *path, int socket, pid_t *pid);
 static int sbx_helper_send(int fd, const sbx_box_request_t *request,
     const int *fds, unsigned nfds);
+static int sbx_helper_offline(sbx_sandbox_t *sb, size_t *n);
 static int sbx_helper_cpus(sbx_sandbox_t *sb, size_t *n);
 static int sbx_helper_variable(sbx_sandbox_t *sb, size_t *n,
     const char *text, const char *value);
@@ -152,6 +153,7 @@ sbx_helper_environment(sbx_sandbox_t *sb, const char *const *env,
                                geteuid() == 0 ? "user" : user)
            == -1
         || sbx_helper_variable(sb, &n, "TMPDIR=", "/tmp") == -1
+        || sbx_helper_offline(sb, &n) == -1
         || sbx_helper_cpus(sb, &n) == -1)
     {
         return sbx_error(e, errno, SBX_E_INTERNAL, "no memory");
@@ -165,6 +167,27 @@ sbx_helper_environment(sbx_sandbox_t *sb, const char *const *env,
 
         if (sbx_helper_variable(sb, &n, env[i], NULL) == -1) {
             return sbx_error(e, errno, SBX_E_INTERNAL, "no memory");
+        }
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_helper_offline(sbx_sandbox_t *sb, size_t *n)
+{
+    size_t  i;
+
+    static const char  *variables[] = { SBX_OFFLINE_VARIABLES };
+
+    if (sb->network) {
+        return 0;
+    }
+
+    for (i = 0; i < sbx_nelts(variables); i++) {
+        if (sbx_helper_variable(sb, n, variables[i], NULL) == -1) {
+            return -1;
         }
     }
 

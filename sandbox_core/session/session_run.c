@@ -503,6 +503,8 @@ sbx_running_result(const sbx_sandbox_t *sb, const sbx_running_t *r,
     result->throttled_us = x->throttled_us;
     result->isolated = r->answer.isolated;
     result->backend = (sbx_backend_t) r->answer.backend;
+    result->measured = r->answer.measured == SBX_BY_NONE ? "processes"
+                       : sbx_enforce_word((sbx_enforce_t) r->answer.measured);
     memcpy(result->note, r->answer.note, sizeof(result->note));
 
     enf->memory = sbx_running_word(l->memory, by->memory);

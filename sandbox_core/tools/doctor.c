@@ -53,6 +53,9 @@ sbx_ctl_doctor(const sbx_ctl_command_t *command, int argc, char **argv)
     probe.state_dir = state;
     probe.template_dir = templates;
     probe.uid_first = SBX_CTL_UID_FIRST;
+    probe.storage_dir = layers.storage_dir;
+    sbx_storage_named(NULL, state, layers.storage_dir,
+                      sizeof(layers.storage_dir));
     cg = NULL;
 
     sbx_probe(&probe, &layers.probed);

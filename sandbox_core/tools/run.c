@@ -58,6 +58,9 @@ typedef struct {
 static int sbx_run_parse(sbx_run_args_t *a, int argc, char **argv);
 static int sbx_run_option(sbx_run_args_t *a, const sbx_run_option_t *option,
     const char *value);
+static int sbx_run_limit(sbx_run_args_t *a, const sbx_run_option_t *option,
+    const char *value);
+static const char *sbx_run_shown(const char *value);
 static int sbx_run_mistake(const char *fmt, ...)
     __attribute__((format(printf, 1, 2)));
 static int sbx_run_error(const sbx_error_t *e);
@@ -237,24 +240,17 @@ static int
 sbx_run_option(sbx_run_args_t *a, const sbx_run_option_t *option,
     const char *value)
 {
-    void               *field;
-    unsigned            i;
-    const char        **items;
-    sbx_error_t         e;
-    sbx_run_list_t     *list;
-    const sbx_limit_t  *limit;
+    void             *field;
+    unsigned          i;
+    const char      **items;
+    sbx_run_list_t   *list;
 
     field = (char *) a + option->offset;
 
     switch (option->type) {
 
     case SBX_RUN_LIMIT:
-        limit = sbx_limit_find(option->limit, strlen(option->limit), 0);
-
-        return sbx_limit_parse(limit, value, strlen(value),
-                               sbx_limit_field(&a->o.limits, limit), &e)
-               == 0 ? 0
-               : sbx_run_mistake("%s %s: %s", option->name, value, e.text);
+        return sbx_run_limit(a, option, value);
 
     case SBX_RUN_STRING:
         *(const char **) field = value;
@@ -282,14 +278,49 @@ sbx_run_option(sbx_run_args_t *a, const sbx_run_option_t *option,
         }
 
         return sbx_run_mistake("%s %s: must be %s, %s or %s", option->name,
-                               value, option->words[0], option->words[1],
-                               option->words[2]);
+                               sbx_run_shown(value), option->words[0],
+                               option->words[1], option->words[2]);
 
     case SBX_RUN_FLAG:
         break;
     }
 
     return 0;
+}
+
+
+/* Without the option most are without a limit; "none" is for the rest. */
+static int
+sbx_run_limit(sbx_run_args_t *a, const sbx_run_option_t *option,
+    const char *value)
+{
+    uint64_t           *field;
+    sbx_error_t         e;
+    const sbx_limit_t  *limit;
+
+    limit = sbx_limit_find(option->limit, strlen(option->limit), 0);
+    field = sbx_limit_field(&a->o.limits, limit);
+
+    if (sbx_limit_parse(limit, value, strlen(value), field, &e) == 0) {
+        return 0;
+    }
+
+    if (strcmp(value, "none") == 0
+        && strcmp(limit->name, "max_output") != 0)
+    {
+        return sbx_run_mistake("%s none: leave the option out for no limit",
+                               option->name);
+    }
+
+    return sbx_run_mistake("%s %s: %s%s", option->name, sbx_run_shown(value),
+                           e.text, limit->unlimited_ok ? ", or none" : "");
+}
+
+
+static const char *
+sbx_run_shown(const char *value)
+{
+    return value[0] != '\0' ? value : "\"\"";
 }
 
 

@@ -1,6 +1,6 @@
 /*
  * A run's result as the HTTP interface answers an exec, and beside it what
- * only a run has: enforcement, isolated, backend, workspace, note.
+ * only a run has: enforcement, measured, isolated, backend, workspace, note.
  */
 
 #include "run.h"
@@ -60,6 +60,7 @@ sbx_run_json(const sbx_sandbox_result_t *r, const char *workspace)
     sbx_json_seconds(g, "duration_s", r->duration_us);
     sbx_json_usage(g, r);
     sbx_json_enforcement(g, &r->enforcement);
+    sbx_json_word(g, "measured", r->measured);
     sbx_json_bool(g, "isolated", r->isolated);
     sbx_json_word(g, "backend", sbx_run_backend_word(r->backend));
     sbx_json_word(g, "workspace", workspace);
@@ -241,7 +242,14 @@ sbx_json_usage(yajl_gen g, const sbx_sandbox_result_t *r)
     (void) yajl_gen_map_open(g);
     sbx_json_seconds(g, "cpu_user_s", r->cpu_user_us);
     sbx_json_seconds(g, "cpu_system_s", r->cpu_system_us);
-    sbx_json_number(g, "memory_peak", r->memory_peak);
+
+    if (r->memory_peak != 0) {
+        sbx_json_number(g, "memory_peak", r->memory_peak);
+
+    } else {
+        sbx_json_word(g, "memory_peak", NULL);
+    }
+
     sbx_json_number(g, "processes_peak", r->processes_peak);
     sbx_json_number(g, "read_bytes", r->read_bytes);
     sbx_json_number(g, "written_bytes", r->written_bytes);

@@ -3,6 +3,7 @@
 #include "layers.h"
 #include "cgroup_private.h"
 
+#include "in_child.h"
 #include "tap.h"
 
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 
@@ -35,6 +35,8 @@ all_there(void)
         layers.probed.err[i] = 0;
     }
 
+    (void) snprintf(layers.storage_dir, sizeof(layers.storage_dir), "%s",
+                    state);
     memset(&groups, 0, sizeof(groups));
     groups.tree[0].v2 = 1;
     groups.tree[0].parent = -1;
@@ -109,6 +111,7 @@ probe(sbx_probed_t *probed)
 
     memset(&p, 0, sizeof(p));
     p.state_dir = state;
+    p.storage_dir = state;
     p.uid_first = 1073741824;
 
     sbx_probe(&p, probed);
@@ -175,7 +178,8 @@ test_settle(void)
     ok(sbx_layers_needed(&layers, &e) == 0, "can still be used");
     sbx_layers_names(sbx_layers_weak(&layers), names, sizeof(names));
     is_str(names, "swap, cpus, cgroup_namespace", "what it lacks has names");
-    ok(strstr(sbx_layers_mend(sbx_layers_weak(&layers)), "swapoff -a")
+    ok(strstr(sbx_layers_mend(&layers, sbx_layers_weak(&layers)),
+              "swapoff -a")
        != NULL,
        "and a command that mends the first");
     sbx_layers_names(sbx_layers_weak(&layers), names, 8);
@@ -193,6 +197,40 @@ test_settle(void)
     ok(sbx_layers_weak(&layers) == 0 && sbx_layers_needed(&layers, &e) == 0
        && !row_of("image")->enforced && !row_of("network_grants")->enforced,
        "what no session needs makes none weaker");
+}
+
+
+/* One text for all who ask, that names the directory. */
+static void
+test_quota(void)
+{
+    const char           *mend;
+    const sbx_f_check_t  *c;
+
+    all_there();
+    layers.probed.err[SBX_LAYER_PROJECT_QUOTA] = ENOSYS;
+    sbx_layers_settle(&layers, &groups);
+    doctor(&groups, 1);
+
+    c = check_of("project_quota");
+    mend = row_of("project_quota")->mend;
+
+    ok(strstr(mend, "prjquota") != NULL && strstr(mend, " && ") != NULL,
+       "a command gives a project quota: %s", mend);
+    is_str(c->mend, mend, "and /doctor has the same");
+    ok(!c->ok && strncmp(c->found, state, strlen(state)) == 0
+       && strstr(c->found, "Function") == NULL,
+       "what it found names the directory: %s", c->found);
+
+    (void) snprintf(layers.storage_dir, sizeof(layers.storage_dir),
+                    "/dev/shm/none/such");
+    sbx_layers_settle(&layers, &groups);
+    doctor(&groups, 1);
+    ok(strstr(row_of("project_quota")->mend, "mount -o loop,prjquota "
+              "/var/lib/sandbox.ext4 /dev/shm/none/such") != NULL
+       && strstr(check_of("project_quota")->found, "tmpfs") != NULL,
+       "one that is not there yet, in memory: %s",
+       row_of("project_quota")->mend);
 }
 
 
@@ -284,25 +322,6 @@ test_doctor(void)
 }
 
 
-/* Runs body() in a child; its status. */
-static int
-in_child(int (*body)(void))
-{
-    int    status;
-    pid_t  pid;
-
-    (void) fflush(stdout);
-    pid = fork();
-
-    if (pid == 0) {
-        _exit(body());
-    }
-
-    return (waitpid(pid, &status, 0) == pid && WIFEXITED(status))
-           ? WEXITSTATUS(status) : -1;
-}
-
-
 static int
 body_no_loop(void)
 {
@@ -373,25 +392,39 @@ body_few_files(void)
 }
 
 
-/* Root of a user namespace is not the host's. */
 static int
-body_userns(void)
+enter_userns(void)
 {
-    int           fd;
-    sbx_error_t   e;
-    sbx_probed_t  p;
+    int  fd, rc;
 
     if (unshare(CLONE_NEWUSER) == -1) {
-        return 77;
+        return -1;
     }
 
     fd = open("/proc/self/uid_map", O_WRONLY|O_CLOEXEC);
 
-    if (fd == -1 || write(fd, "0 0 1", 5) != 5) {
+    if (fd == -1) {
+        return -1;
+    }
+
+    rc = write(fd, "0 0 1", 5) == 5 ? 0 : -1;
+    (void) close(fd);
+
+    return rc;
+}
+
+
+/* Root of a user namespace is not the host's. */
+static int
+body_userns(void)
+{
+    sbx_error_t   e;
+    sbx_probed_t  p;
+
+    if (enter_userns() == -1) {
         return 77;
     }
 
-    (void) close(fd);
     probe(&p);
 
     if (p.err[SBX_LAYER_USER_NS] == 0) {
@@ -414,17 +447,10 @@ body_no_namespaces(void)
     int           fd;
     sbx_probed_t  p;
 
-    if (unshare(CLONE_NEWUSER) == -1) {
+    if (enter_userns() == -1) {
         return 77;
     }
 
-    fd = open("/proc/self/uid_map", O_WRONLY|O_CLOEXEC);
-
-    if (fd == -1 || write(fd, "0 0 1", 5) != 5) {
-        return 77;
-    }
-
-    (void) close(fd);
     fd = open("/proc/sys/user/max_net_namespaces", O_WRONLY|O_CLOEXEC);
 
     if (fd == -1 || write(fd, "0", 1) != 1) {
@@ -681,6 +707,7 @@ main(void)
     }
 
     test_settle();
+    test_quota();
     test_never();
     test_doctor();
     test_real();

@@ -2,6 +2,7 @@
 
 #include "isolate.h"
 
+#include "in_child.h"
 #include "tap.h"
 
 #include <errno.h>
@@ -10,30 +11,10 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 
 static char  state[] = "/tmp/sbx-state-XXXXXX";
-
-
-/* Runs body() in a child; its status. */
-static int
-in_child(int (*body)(void))
-{
-    int    status;
-    pid_t  pid;
-
-    (void) fflush(stdout);
-    pid = fork();
-
-    if (pid == 0) {
-        _exit(body());
-    }
-
-    return (waitpid(pid, &status, 0) == pid && WIFEXITED(status))
-           ? WEXITSTATUS(status) : -1;
-}
 
 
 static int

@@ -3,7 +3,7 @@
  * is of the session, their names stay, and the host sees nothing of it.
  */
 
-#include "inside.h"
+#include "rootfs.h"
 
 #include "sandbox_rules.h"
 
@@ -11,50 +11,19 @@
 #define ID  "itest0000000000000000000031"
 
 
-/*
- * ---- inside ----------------------------------------------------------------
- */
-
-static int
-inside_builtin(const char *name, const char *argument)
-{
-    (void) name;
-    (void) argument;
-
-    return 1;
-}
-
-
-/*
- * ---- outside ---------------------------------------------------------------
- */
-
-static int
-shell(const char *command)
-{
-    char  text[8192];
-
-    (void) snprintf(text, sizeof(text), "cd '%s' && { %s; }", inside_state,
-                    command);
-
-    return system(text);
-}
-
-
 static int
 make_rootfs(void)
 {
-    return shell("R=links/rootfs; mkdir -p $R/bin $R/etc $R/usr/bin"
+    if (make_base("links", "id ls cat touch stat wc mv rm mkdir ln readlink"
+                           " rmdir")
+        != 0)
+    {
+        return -1;
+    }
+
+    return shell("R=links/rootfs; mkdir -p"
                  " $R/home/user/real $R/opt/repo/git $R/opt/keys"
                  " $R/srv/tree/deep"
-                 " && cp /bin/busybox $R/bin/"
-                 " && for i in sh id ls cat touch stat wc mv rm mkdir ln"
-                 "   readlink rmdir; do"
-                 "   ln -s busybox $R/bin/$i || exit 1; done"
-                 " && for i in $(ldd /proc/$PPID/exe | grep -o '/[^ ]*'); do"
-                 "   mkdir -p $R/$(dirname $i)"
-                 "   && cp -L $i $R/$i || exit 1; done"
-                 " && echo 'root:x:0:0:r:/root:/bin/sh' > $R/etc/passwd"
                  " && echo config > $R/opt/repo/git/config"
                  " && echo key > $R/opt/keys/key"
                  " && echo real > $R/home/user/real/file"

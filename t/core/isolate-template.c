@@ -3,56 +3,27 @@
  * session's, its links lead nowhere outside, and it is never written to.
  */
 
-#include "inside.h"
-
-#include <limits.h>
+#include "rootfs.h"
 
 
 #define ID   "itest0000000000000000000003"
 
 
-static int
-inside_builtin(const char *name, const char *argument)
-{
-    (void) name;
-    (void) argument;
-
-    return 1;
-}
-
-
-static int
-shell(const char *command)
-{
-    char  text[PATH_MAX + 1024];
-
-    (void) snprintf(text, sizeof(text), "cd '%s' && { %s; }", inside_state,
-                    command);
-
-    return system(text);
-}
-
-
-/* /tmp and etc/hosts are links that would lead out if they were followed;
- * the stand-in for init needs the loader and its libraries. */
+/* Its /tmp and etc/group are links that would lead out if they were
+ * followed. */
 static int
 make_rootfs(void)
 {
-    return shell("mkdir -p small/rootfs/bin small/rootfs/etc"
-                 " small/rootfs/secret small/rootfs/usr/bin"
-                 " && cp /bin/busybox small/rootfs/bin/"
-                 " && for i in sh id ls cat touch stat wc; do"
-                 "   ln -s busybox small/rootfs/bin/$i || exit 1; done"
-                 " && for i in $(ldd /proc/$PPID/exe | grep -o '/[^ ]*'); do"
-                 "   mkdir -p small/rootfs/$(dirname $i)"
-                 "   && cp -L $i small/rootfs/$i || exit 1; done"
-                 " && echo 'root:x:0:0:r:/root:/bin/sh' >"
-                 "   small/rootfs/etc/passwd"
-                 " && echo template > small/rootfs/etc/issue"
-                 " && echo hidden > small/rootfs/secret/file"
-                 " && chmod 600 small/rootfs/secret/file"
-                 " && ln -s /etc small/rootfs/tmp"
-                 " && ln -s /etc/passwd small/rootfs/etc/group");
+    if (make_base("small", "id ls cat touch stat wc") != 0) {
+        return -1;
+    }
+
+    return shell("R=small/rootfs; mkdir -p $R/secret"
+                 " && echo template > $R/etc/issue"
+                 " && echo hidden > $R/secret/file"
+                 " && chmod 600 $R/secret/file"
+                 " && ln -s /etc $R/tmp"
+                 " && ln -s /etc/passwd $R/etc/group");
 }
 
 

@@ -292,7 +292,8 @@ static const struct {
     { "{\"memory\":true}", "/memory: must be bytes" },
     { "{\"memory\":\"99999999999999999999GB\"}", "/memory: " },
     { "{\"cpus\":\"1\"}", "/cpus: must be a number" },
-    { "{\"cpus\":1e0}", "/cpus: " },
+    { "{\"cpus\":1e0}", "/cpus: must be a number with at most three "
+                        "decimals, from 0.01 to 4096" },
     { "{\"cpus\":0}", "/cpus: must be at least" },
     { "{\"cpus\":null}", "/cpus: must be a number, not null" },
     { "{\"cpu_seconds\":\"none\"}", "/cpu_seconds: must be a number" },

@@ -12,6 +12,9 @@ C_FILES    := $(ALL_SRCS) $(HEADERS) $(TEST_SRCS) $(wildcard t/core/*.h) \
 SCRIPTS    := bootstrap .ci/run conf/sandbox-run $(wildcard t/lib/run-v2) \
               $(wildcard t/bench/run t/bench/*.sh)
 PERL_FILES := $(wildcard t/*.t t/clients/*.t t/lib/*.pm t/bench/*.pl)
+LONG_FILES := $(C_FILES) $(PERL_FILES) $(wildcard t/*/*.t t/lib/*/*.pm \
+              t/lib/*/*.c)
+LINES_MAX  := 900
 
 # What a module's source is compiled with, for tools that do not ask nginx.
 NGX_INCS    = $(addprefix -I$(NGX_TREE)/src/,core event event/modules \
@@ -124,12 +127,14 @@ check-headers: $(HEADERS)
 	        -fsyntax-only -x c - || exit 1; \
 	done
 
-check-style: $(C_FILES)
+check-style: $(LONG_FILES)
 	@awk 'length($$0) > 79 { printf "%s:%d: over 79 columns\n", FILENAME, FNR; e = 1 } \
 	    /\t/ { printf "%s:%d: a tab\n", FILENAME, FNR; e = 1 } \
 	    /[ ]$$/ { printf "%s:%d: space at the end\n", FILENAME, FNR; e = 1 } \
 	    /TODO|FIXME|(^|[^X])XXX([^X]|$$)/ { printf "%s:%d: unfinished\n", FILENAME, FNR; e = 1 } \
 	    END { exit e }' $(C_FILES)
+	@awk 'FNR == $(LINES_MAX) + 1 { printf "%s: over $(LINES_MAX) lines: split it by its job\n", FILENAME; e = 1 } \
+	    END { exit e }' $(sort $(LONG_FILES))
 
 check-shell: $(SCRIPTS)
 	@if command -v shellcheck > /dev/null; then shellcheck $(SCRIPTS); fi
