@@ -188,6 +188,8 @@ extern ngx_http_sandbox_route_t  ngx_http_sandbox_v1_routes[];
 typedef struct {
     ngx_http_sandbox_route_t     *route;
     ngx_str_t                     session;      /* {id}, checked */
+    ngx_str_t                     item;         /* {pid}, {port} ...: as it
+                                                   is in the address */
     ngx_str_t                     path;         /* {path} or ?path= or
                                                    ?path_base64=, decoded */
     ngx_uint_t                    has_path;
@@ -236,8 +238,10 @@ struct ngx_http_sandbox_call_s {
 
     /*
      * Set by the caller.
-     * frame: one frame; fd is the passed descriptor (OPENED) or -1, the
-     *   callee's to close.  NGX_OK goes on, NGX_DONE: the call is over for
+     * brings: the type of the one frame that may bring a descriptor (OPENED,
+     *   SOCKET), 0 for a call that takes none.
+     * frame: one frame; fd is the passed descriptor or -1, the callee's to
+     *   close.  NGX_OK goes on, NGX_DONE: the call is over for
      *   the callee, who finalizes by itself; NGX_AGAIN: stop reading until
      *   ngx_http_sandbox_call_resume(), the frame counts as taken.  payload
      *   is gone with the return and with ngx_http_sandbox_call_close(); a
@@ -254,6 +258,7 @@ struct ngx_http_sandbox_call_s {
                                     ngx_http_sandbox_error_e error);
     void                        (*writable)(ngx_http_sandbox_call_t *call);
 
+    ngx_uint_t                    brings;
     ngx_msec_t                    timeout;      /* without any frame; 0 none */
 
     /* what follows is the call's own */

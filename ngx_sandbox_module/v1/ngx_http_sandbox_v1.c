@@ -217,7 +217,7 @@ ngx_http_sandbox_v1_frame(ngx_http_sandbox_call_t *call,
 {
     sbx_f_error_t  error;
 
-    if (fd != NGX_INVALID_FILE && frame->type != SBX_F_OPENED) {
+    if (fd != NGX_INVALID_FILE && frame->type != call->brings) {
         (void) ngx_close_file(fd);
         return ngx_http_sandbox_v1_broken(call, "an unasked descriptor");
     }
