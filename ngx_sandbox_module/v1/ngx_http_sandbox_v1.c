@@ -59,6 +59,10 @@ ngx_http_sandbox_route_t  ngx_http_sandbox_v1_routes[] = {
       NGX_HTTP_SANDBOX_BODY_NONE, 0, "cancel",
       ngx_http_sandbox_v1_cancel },
 
+    { NGX_HTTP_GET, "sessions/{id}/terminal",
+      NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_SHELL, "terminal",
+      ngx_http_sandbox_v1_terminal },
+
     { NGX_HTTP_GET, "sessions/{id}/files",
       NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_FILES, "files",
       ngx_http_sandbox_v1_files },
