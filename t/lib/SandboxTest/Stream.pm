@@ -151,6 +151,22 @@ sub rest {
 }
 
 
+# The next line of standard output, however it was cut.
+
+sub line {
+    my ($self, $seconds) = @_;
+
+    $self->{line} //= '';
+
+    while ($self->{line} !~ s/\A([^\n]*\n)//) {
+        my $event = $self->next($seconds) // return undef;
+        $self->{line} .= $event->{data} if $event->{type} eq 'stdout';
+    }
+
+    return $1;
+}
+
+
 sub close { return close $_[0]{s} }
 
 
