@@ -36,8 +36,9 @@ sub shell {
     my $w = ws_open($PATH . ($query // ''), %headers);
 
     is($w->{status}, 101, 'upgraded') or diag($w->{body});
-    $w->type("PS1='ready> '\n");
-    $w->expect(qr/\nready> /);
+    $w->type("bind 'set enable-bracketed-paste off' 2>/dev/null\n"
+             . "PS1='ready'\\> ; echo set\"\" up\n");
+    $w->expect(qr/set up\r\nready>/);
 
     return $w;
 }
@@ -61,7 +62,11 @@ subtest 'the handshake' => sub {
     refused('no key', qr/Key/, 'Sec-WebSocket-Key' => undef);
     refused('a short key', qr/Key/, 'Sec-WebSocket-Key' => 'AAAA');
     refused('no base64', qr/Key/, 'Sec-WebSocket-Key' => '!' x 24);
-    refused('a body', qr/body/, 'Content-Length' => 4);
+    is_problem(call('GET', $PATH, body => 'xxxx', headers => {
+                    Connection => 'Upgrade', Upgrade => 'websocket',
+                    'Sec-WebSocket-Version' => 13,
+                    'Sec-WebSocket-Key' => $SandboxTest::Stream::KEY }),
+               400, 'E3001', 'a body', qr/body/);
 
     is_problem(call('GET', "$PATH?rows=24"), 400, 'E3001', 'a plain GET',
                qr/WebSocket/);
@@ -84,7 +89,7 @@ subtest 'a shell' => sub {
     my $w = shell('?rows=33&cols=99');
 
     $w->type("stty size; echo \$TERM; tty; pwd\n");
-    like($w->expect(qr/ready> /), qr{33 99\r\nxterm-256color\r\n/dev/pts/\d+
+    like($w->expect(qr/ready>/), qr{33 99\r\nxterm-256color\r\n/dev/pts/\d+
                                      \r\n/home/user\r\n}x, 'as it should be');
 
     $w->say_text('{"type":"resize","rows":40,"cols":120}');
@@ -98,13 +103,17 @@ subtest 'a shell' => sub {
     ok($w->expect(qr/41 121\r\n/), 'by a message in parts');
 
     $w->type("trap 'echo g\"\"ot it' USR1\n");
-    $w->expect(qr/ready> /);
+    $w->expect(qr/ready>/);
     $w->say_text('{"type":"signal","signal":"SIGUSR1"}');
     $w->type("\n");
     ok($w->expect(qr/got it/), 'a signal');
 
-    $w->type("sleep 100\n\x03echo inter\"\"rupted\n");
-    ok($w->expect(qr/interrupted/), 'a control character');
+    my $mark = "9$$.5";
+
+    $w->type("sleep $mark\n");
+    until_true { host_pids("sleep $mark") } 10;
+    $w->type("\x03");
+    ok($w->expect(qr/\^C\r\nready>/), 'a control character');
 
     $w->type("printf '\\303\\251\\0\\377' | od -An -tx1\n");
     ok($w->expect(qr/c3 a9 00 ff/), 'bytes are bytes');
@@ -127,7 +136,7 @@ subtest 'an editor' => sub {
     $w->type("ihello from vi\e");
     $w->say_text('{"type":"resize","rows":30,"cols":90}');
     $w->type(":wq\r");
-    $w->expect(qr/ready> /);
+    $w->expect(qr/ready>/);
     is(get($s, 'note')->{body}, "hello from vi\n", 'wrote the file');
     $w->send(8, '');
 };

@@ -315,7 +315,7 @@ sub next {
 sub expect {
     my ($self, $pattern, $seconds) = @_;
 
-    my $deadline = time + SandboxTest::More::within($seconds // 20);
+    my $deadline = time + SandboxTest::More::within($seconds // 10);
 
     for ( ;; ) {
         return substr $self->{seen}, 0, $+[0], ''
@@ -325,6 +325,7 @@ sub expect {
 
         if (!$frame || $frame->[0] == 8) {
             $self->{closed} = $frame;
+            Test::More::diag("no $pattern in: $self->{seen}");
             return '';
         }
 
