@@ -152,7 +152,8 @@ init_build_root(void)
         "usr", "etc", "dev", "proc", "tmp", "home", "home/user", "root", "old"
     };
     static const char *const  links[] = { "bin", "sbin", "lib", "lib64" };
-    static const char *const  nodes[] = { "null", "zero", "full", "urandom" };
+    static const char *const  nodes[] = { "null", "zero", "full", "urandom",
+                                         "tty" };
 
     if (mount(NULL, "/", NULL, MS_REC|MS_PRIVATE, NULL) == -1
         || mount("tmpfs", init_root, "tmpfs", 0, init_disk) == -1
