@@ -47,7 +47,10 @@ sbx_init_process_new(sbx_init_command_t *c)
     process->state.user = c->exec.user;
     process->state.flags |= (c->exec.flags & SBX_EXEC_TTY)
                             ? SBX_STATE_TTY : 0;
-    process->state.kind = SBX_KIND_COMMAND;
+    process->state.kind = (c->exec.flags & (SBX_EXEC_TTY|SBX_EXEC_STDIN_OPEN
+                                            |SBX_EXEC_BACKGROUND))
+                          == (SBX_EXEC_TTY|SBX_EXEC_STDIN_OPEN)
+                          ? SBX_KIND_TERMINAL : SBX_KIND_COMMAND;
 
     for (i = 0; i < 2; i++) {
         process->rings[i].hold = SBX_INIT_FREE_HOLD;
