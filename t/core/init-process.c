@@ -1264,6 +1264,7 @@ test_flood(void)
     int          pid;
     double       used;
     init_exec_t  x = { .timeout = 2000 };
+    init_exec_t  tty = { .timeout = 2000, .flags = SBX_EXEC_TTY };
 
     used = init_cpu();
     pid = background("yes & yes >&2", &x);
@@ -1271,6 +1272,23 @@ test_flood(void)
        && a.state.exit.stdout_bytes > 1 << 20, "two floods for two seconds");
     used = init_cpu() - used;
     ok(used < 1.0, "cost init little (%.2f s)", used);
+
+    used = init_cpu();
+    pid = background("exec yes", &tty);
+    ok(ends(pid) && a.state.exit.stdout_bytes > 65536,
+       "a flood on a terminal");
+    used = init_cpu() - used;
+    ok(used < 1.0, "costs no more (%.2f s)", used);
+
+    used = init_cpu();
+    pid = background("exec < /dev/null > /dev/null 2>&1; sleep 1;"
+                     " echo late > /dev/tty", &tty);
+    ok(ends(pid) && a.state.exit.exit_code == 0,
+       "a terminal that nobody has open is not its end");
+    whole(SBX_PROCESS_OUTPUT, pid, NULL);
+    is_str(init_text(a.r.out), "late\r\n", "and may be opened again");
+    used = init_cpu() - used;
+    ok(used < 0.3, "which is not waited for in a circle (%.2f s)", used);
 }
 
 
