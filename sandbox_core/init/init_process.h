@@ -54,6 +54,7 @@ struct sbx_init_process_s {
     sbx_init_process_t   *previous;
     sbx_init_command_t   *command;     /* NULL: it has ended */
     uint64_t              seq;
+    uint64_t              ended;       /* the order of ends */
     unsigned              listed:1;    /* it has a pid */
     unsigned              ringed:1;    /* its output is kept */
     unsigned              readers;

@@ -193,7 +193,7 @@ sbx_init_orphan_started(const char *stat)
     const char      *p;
     struct timespec  ts;
 
-    for (p = stat, i = 2; p != NULL && i < 22; i++) {
+    for (p = stat, i = 3; p != NULL && i < 22; i++) {
         p = strchr(p + 1, ' ');
     }
 
