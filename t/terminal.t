@@ -89,7 +89,7 @@ subtest 'a shell' => sub {
     my $w = shell('?rows=33&cols=99');
 
     $w->type("stty size; echo \$TERM; tty; pwd\n");
-    like($w->expect(qr/ready>/), qr{33 99\r\nxterm-256color\r\n/dev/pts/\d+
+    like($w->expect(qr/ready>/), qr{33\ 99\r\nxterm-256color\r\n/dev/pts/\d+
                                      \r\n/home/user\r\n}x, 'as it should be');
 
     $w->say_text('{"type":"resize","rows":40,"cols":120}');
