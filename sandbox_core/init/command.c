@@ -298,6 +298,24 @@ sbx_init_command_terminate(void)
 }
 
 
+int
+sbx_init_command_signal(sbx_init_command_t *c, int sig)
+{
+    pid_t  pid;
+
+    pid = sbx_init_command_pid(c);
+
+    if (pid <= 1 || c->reaped) {
+        errno = ESRCH;
+        return -1;
+    }
+
+    /* it leads a group from the moment that it is about to be itself */
+
+    return kill(-pid, sig) == 0 ? 0 : kill(pid, sig);
+}
+
+
 void
 sbx_init_command_over(sbx_init_command_t *c)
 {
@@ -446,6 +464,7 @@ sbx_init_command_answer(sbx_init_command_t *c)
     x->flags |= oom != 0 ? SBX_EXIT_OOM_KILLED : 0;
     x->flags |= x->reason == SBX_REASON_TIMEOUT ? SBX_EXIT_TIMED_OUT : 0;
     x->flags |= x->reason == SBX_REASON_CANCELLED ? SBX_EXIT_CANCELLED : 0;
+    sbx_init_output_kept(c);
     x->flags |= c->streams[0].truncated ? SBX_EXIT_OUT_TRUNCATED : 0;
     x->flags |= c->streams[1].truncated ? SBX_EXIT_ERR_TRUNCATED : 0;
     x->stdout_bytes = c->streams[0].total;
@@ -459,7 +478,14 @@ sbx_init_command_answer(sbx_init_command_t *c)
     c->give_up = sbx_now_us() + SBX_INIT_LINGER;
     sbx_init_loop_wake(c->give_up);
 
-    sbx_init_exec_send(c, SBX_F_EXIT, x, sizeof(sbx_f_exit_t));
+    sbx_init_process_ended(c);
+
+    if (c->exec.flags & SBX_EXEC_BACKGROUND) {
+        sbx_init_exec_begun(c);
+
+    } else {
+        sbx_init_exec_send(c, SBX_F_EXIT, x, sizeof(sbx_f_exit_t));
+    }
 
     /* sent at once or not, the group's end need not wait for it */
 
@@ -495,6 +521,7 @@ sbx_init_command_excuse(sbx_init_command_t *c)
     }
 
     stream->total += len;
+    sbx_init_output_keep(c, stream, (uint8_t *) line, len);
 
     if ((c->exec.flags & SBX_EXEC_CAP) && len > c->exec.max_output) {
         len = (size_t) c->exec.max_output;
@@ -700,6 +727,8 @@ sbx_init_command_release(sbx_init_command_t *c)
             c->fds[i] = -1;
         }
     }
+
+    sbx_init_process_ended(c);
 
     c->told = 1;
     sbx_init_record(SBX_R_COMMAND_OVER, c->number);

@@ -57,12 +57,20 @@ sbx_init_command_start(sbx_init_command_t *c, int with_input)
     launch->filter_size = sbx_init.config->filter_size;
     sbx_init_launch_limits(launch, c);
 
-    if (sbx_init_command_pipes(c, with_input) == -1
+    if (sbx_init_process_new(c) == -1
+        || sbx_init_command_pipes(c, with_input) == -1
         || sbx_init_launch_go(launch) == -1)
     {
         if (errno == EAGAIN) {
             sbx_init_error_quota(&error,
                                  sbx_init.config->limits.processes);
+
+        } else if ((c->exec.flags & SBX_EXEC_TTY)
+                   && (errno == ENOENT || errno == ENOTTY))
+        {
+            (void) sbx_error(&e, errno, SBX_E_CAPABILITY,
+                             "the session has no terminals");
+            sbx_init_error_fill(&error, &e);
 
         } else {
             (void) sbx_error(&e, errno, SBX_E_UNAVAILABLE,
@@ -105,6 +113,19 @@ sbx_init_command_pipes(sbx_init_command_t *c, int with_input)
     ends[0] = -1;
     ends[1] = -1;
 
+    if (c->exec.flags & SBX_EXEC_TTY) {
+        if (sbx_init_tty_open(c, ends) == -1) {
+            return -1;
+        }
+
+        c->launch->tty = 1;
+        c->launch->stdio[0] = ends[0];
+        c->launch->stdio[1] = ends[0];
+        c->launch->stdio[2] = ends[0];
+
+        return 0;
+    }
+
     if (with_input && sbx_init_input_open(c, &c->launch->stdio[0]) == -1) {
         return -1;
     }
@@ -132,6 +153,10 @@ sbx_init_command_ends(sbx_init_command_t *c)
 
     if (stdio[2] == stdio[1]) {
         stdio[2] = -1;
+    }
+
+    if (stdio[1] == stdio[0]) {
+        stdio[1] = -1;
     }
 
     for (i = 0; i < 3; i++) {
@@ -182,9 +207,6 @@ sbx_init_command_launched(sbx_init_command_t *c)
 
     case SBX_INIT_STAGE_NONE:
         c->state = SBX_INIT_RUNNING;
-        started.pid = c->pid;
-        started.pad = 0;
-        sbx_init_exec_send(c, SBX_F_STARTED, &started, sizeof(started));
         break;
 
     case SBX_INIT_STAGE_EXEC:
@@ -218,13 +240,26 @@ sbx_init_command_launched(sbx_init_command_t *c)
         return;
     }
 
+    sbx_init_process_started(c);
+
+    if (!c->failed || c->background) {
+        started.pid = c->pid;
+        started.pad = 0;
+        sbx_init_exec_send(c, SBX_F_STARTED, &started, sizeof(started));
+    }
+
+    sbx_init_exec_begun(c);
+
     if (c->reaped) {
         sbx_init_command_over(c);
         return;
     }
 
     sbx_init_output_watch(c);
-    sbx_init_exec_resume(c);
+
+    if (c->call.fd != -1) {
+        sbx_init_exec_resume(c);
+    }
 }
 
 
