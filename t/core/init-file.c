@@ -569,7 +569,8 @@ test_lists(void)
            "/home/user/g/a.txt /home/user/g/b.txt", "alternatives");
     is_str(glob("nowhere/*", 100, 0), "error", "a directory must be there");
     is_int(r.error.code, SBX_E_FILE, "and what it lacks is told");
-    is_str(glob("*/nowhere/*", 100, 0), "", "nothing below what a pattern names");
+    is_str(glob("*/nowhere/*", 100, 0), "",
+           "nothing below what a pattern names");
     is_str(glob("g/*.none", 100, 0), "", "nothing where nothing matches");
     is_int(file_call((sbx_f_file_t) { .verb = SBX_FILE_GLOB }, "", "*/../x"),
            SBX_E_INVALID, "a pattern that is refused");
