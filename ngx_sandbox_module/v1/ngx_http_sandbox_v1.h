@@ -43,6 +43,13 @@ ngx_int_t ngx_http_sandbox_v1_download(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_upload(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_remove(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_files(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_file_stat(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_file_directory(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_file_mkdir(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_file_move(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_file_search(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_file_pack(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_file_watch(ngx_http_request_t *r);
 
 ngx_int_t ngx_http_sandbox_v1_health(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_doctor(ngx_http_request_t *r);
