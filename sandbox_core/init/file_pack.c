@@ -162,6 +162,7 @@ sbx_init_pack_emit(sbx_init_list_t *list, int fd, const char *name)
     sbx_init_pack_t  *pack;
 
     pack = list->data;
+    list->path[list->len] = '\0';
 
     sbx_init_serve_alarm(list->s, SBX_INIT_PACK_STEP);
 
