@@ -143,14 +143,12 @@ subtest 'uploads and archives are one event each' => sub {
     run($s, 'mkdir pk pk/d; echo 1 > pk/d/in; echo 2 > pk/old');
     my $tar = call('GET', "/sessions/$s/archive/pk")->{body};
     call('PUT', "/sessions/$s/archive/u", body => $tar);
-    is_deeply(events($w, 'u'), [ "create $W/u/d", "create $W/u/d/in",
-                                 "write $W/u/old" ],
-              'an archive: one for each entry')
-        or diag(explain(events($w, 'u')));
+    is_deeply([ sort @{ events($w, 'u') } ],
+              [ "create $W/u/d", "create $W/u/d/in", "write $W/u/old" ],
+              'an archive: one for each entry');
 
     call('POST', "/sessions/$s/mkdir", json => { path => 'u/m/n' });
-    is_deeply([ grep { !/ .*\/mark/ } @{ events($w, 'u') } ],
-              [ "create $W/u/m", "create $W/u/m/n" ], 'mkdir');
+    is_deeply(events($w, 'u'), [ "create $W/u/m", "create $W/u/m/n" ], 'mkdir');
     call('POST', "/sessions/$s/move", json => { from => 'u/m', to => 'u/k' });
     is_deeply(events($w, 'u'), [ "rename $W/u/m", "create $W/u/k" ], 'move');
     del($s, 'u/file');

@@ -80,6 +80,8 @@ static int sbx_init_watch_event(sbx_init_watch_t *w,
     const struct inotify_event *event);
 static int sbx_init_watch_named(sbx_init_watch_t *w, int node,
     const struct inotify_event *event);
+static int sbx_init_watch_find(sbx_init_watch_t *w, int node,
+    const char *name);
 static int sbx_init_watch_appeared(sbx_init_watch_t *w, int node,
     const struct inotify_event *event);
 static int sbx_init_watch_tell(sbx_init_watch_t *w, sbx_change_t change,
@@ -457,7 +459,6 @@ static int
 sbx_init_watch_named(sbx_init_watch_t *w, int node,
     const struct inotify_event *event)
 {
-    int     i;
     size_t  len;
 
     if (w->only[0] != '\0' && strcmp(event->name, w->only) != 0
@@ -477,14 +478,7 @@ sbx_init_watch_named(sbx_init_watch_t *w, int node,
                                 SBX_INIT_REPLACES)
                          == 0;
 
-        for (i = 0; (event->mask & IN_ISDIR) && i < SBX_INIT_WATCH_NODES; i++)
-        {
-            if (w->nodes[i].wd != -1 && w->nodes[i].parent == node
-                && strcmp(w->nodes[i].name, event->name) == 0)
-            {
-                w->moved = i;
-            }
-        }
+        w->moved = sbx_init_watch_find(w, node, event->name);
     }
 
     if (sbx_init_hidden(event->name)) {
@@ -527,6 +521,25 @@ sbx_init_watch_named(sbx_init_watch_t *w, int node,
 }
 
 
+/* The watched directory of a name, or -1. */
+
+static int
+sbx_init_watch_find(sbx_init_watch_t *w, int node, const char *name)
+{
+    int  i;
+
+    for (i = 0; i < SBX_INIT_WATCH_NODES; i++) {
+        if (w->nodes[i].wd != -1 && w->nodes[i].parent == node
+            && strcmp(w->nodes[i].name, name) == 0)
+        {
+            return i;
+        }
+    }
+
+    return -1;
+}
+
+
 static int
 sbx_init_watch_appeared(sbx_init_watch_t *w, int node,
     const struct inotify_event *event)
@@ -537,6 +550,14 @@ sbx_init_watch_appeared(sbx_init_watch_t *w, int node,
     sbx_change_t  change;
 
     pair = (event->mask & IN_MOVED_TO) && event->cookie == w->cookie;
+
+    /* a scan has told of it */
+
+    if ((event->mask & IN_CREATE)
+        && sbx_init_watch_find(w, node, event->name) != -1)
+    {
+        return 0;
+    }
 
     change = pair && w->hidden && w->replaces ? SBX_CHANGE_WRITE
                                               : SBX_CHANGE_CREATE;
