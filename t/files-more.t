@@ -140,10 +140,10 @@ SH
 
 subtest 'mkdir makes parents, and says what was there' => sub {
     my $res = post('mkdir', { path => 'mk/a/b' });
-    is($res->{status}, 201, '201');
+    is($res->{status}, 201, 'a new one');
     is("$res->{json}{path} $res->{json}{type} $res->{json}{mode}",
        '/home/user/mk/a/b directory 0755', 'the entry');
-    is(post('mkdir', { path => 'mk/a/b' })->{status}, 200, '200 again');
+    is(post('mkdir', { path => 'mk/a/b' })->{status}, 200, 'again');
     is(post('mkdir', { path => 'mk/a/b/' })->{status}, 200, 'with a slash');
     is(post('mkdir', { path => '/tmp/mk' })->{status}, 201, 'absolute');
     is(post('mkdir', { path_base64 => b64("mk/\xfe") })->{json}{path_base64},
@@ -169,7 +169,7 @@ subtest 'move' => sub {
             . ' mv/full; touch mv/full/f');
 
     my $res = post('move', { from => 'mv/one', to => 'mv/new/deep/1' });
-    is($res->{status}, 200, '200');
+    is($res->{status}, 200, 'is answered');
     is($res->{json}{path}, '/home/user/mv/new/deep/1',
        'the entry, its parents made');
     is(sh('cat mv/new/deep/1; ls mv/one 2>&1 | wc -l'), "one\n1\n", 'moved');
