@@ -12,6 +12,8 @@ use File::Temp ();
 use Test::More;
 use SandboxTest::More;
 
+sub send_all { return SandboxTest::More::send_all(@_) }
+
 my $t = server(max_upload => '64m');
 my $s = create_ok();
 my $dir = File::Temp->newdir;
@@ -154,7 +156,8 @@ subtest 'an archive comes in' => sub {
                                headers => { 'Transfer-Encoding' =>
                                             'chunked' });
     my $tar = tar(member('x', data => 'y'));
-    SandboxTest::More::send_all($chunked, sprintf("%x\r\n%s\r\n0\r\n\r\n", length $tar, $tar));
+    send_all($chunked,
+             sprintf("%x\r\n%s\r\n0\r\n\r\n", length $tar, $tar));
     is(read_response($chunked)->{status}, 200, 'chunked');
     close $chunked;
     is(sh('cat ch/x'), 'y', 'too');
@@ -273,7 +276,7 @@ subtest 'of an archive that may not be nothing stays' => sub {
 subtest 'a client that goes away leaves nothing' => sub {
     my $c = open_request('PUT', "/sessions/$s/archive/gone",
                          headers => { 'Content-Length' => 100000 });
-    SandboxTest::More::send_all($c, member('x', data => 'x') . member('y', size => 90000));
+    send_all($c, member('x', data => 'x') . member('y', size => 90000));
     ok((until_true { left() ne '' }), 'it is being unpacked');
     close $c;
     ok((until_true { left() eq '' }), 'and all of it goes');
@@ -284,7 +287,7 @@ subtest 'a client that goes away leaves nothing' => sub {
 subtest 'a server that is killed leaves nothing' => sub {
     my $c = open_request('PUT', "/sessions/$s/archive/killed",
                          headers => { 'Content-Length' => 100000 });
-    SandboxTest::More::send_all($c, member('x', data => 'x') . member('d/', type => '5')
+    send_all($c, member('x', data => 'x') . member('d/', type => '5')
                  . member('y', size => 90000));
     ok((until_true { left() ne '' }), 'it is being unpacked');
     ok((until_true {
@@ -326,11 +329,20 @@ subtest 'what is too much' => sub {
 };
 
 
+subtest 'a tree that is too deep' => sub {
+    run($s, q{mkdir dp; cd dp; python3 -c "
+import os
+for i in range(210): os.mkdir('d'); os.chdir('d')"});
+    is_problem(archive('dp'), 413, 'E4005', 'is told before anything is sent');
+    del($s, 'dp', query => 'recursive=1');
+};
+
+
 subtest 'archives do not use up the servers of other calls' => sub {
     my @open = map {
         my $c = open_request('PUT', "/sessions/$s/archive/w$_",
                              headers => { 'Content-Length' => 100000 });
-        SandboxTest::More::send_all($c, member('x', data => 'x'));
+        send_all($c, member('x', data => 'x'));
         $c
     } 1 .. 4;
 

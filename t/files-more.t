@@ -11,6 +11,8 @@ use lib "$FindBin::Bin/lib";
 use Test::More;
 use SandboxTest::More;
 
+sub send_all { return SandboxTest::More::send_all(@_) }
+
 my $t = server();
 my $s = create_ok();
 
@@ -310,6 +312,9 @@ subtest 'an upload with a condition' => sub {
     is_problem(put($s, 'cnew', 'x', headers => { 'If-Match' => '*' }), 412,
                'E4008', 'If-Match: * where there is none');
     is(get($s, 'cnew')->{status}, 404, 'makes none');
+    is_problem(put($s, 'cdir/x/y', 'x', headers => { 'If-Match' => '*' }),
+               412, 'E4008', 'where not even its directory is');
+    is(path_call('stat', 'cdir')->{status}, 404, 'makes none of these');
     is(put($s, 'cnew', 'x', headers => { 'If-None-Match' => '*' })->{status},
        201, 'If-None-Match: *');
     is_problem(put($s, 'cnew', 'x', headers => { 'If-None-Match' => '*' }),
@@ -337,9 +342,9 @@ subtest 'of uploads with the same tag one wins' => sub {
                                       'Content-Length' => 2 })
         } 1 .. 4;
 
-        SandboxTest::More::send_all($_, 'x') for @open;
+        send_all($_, 'x') for @open;
         until_true { sh('ls -A | grep -c sandbox-upload') == 4 };
-        SandboxTest::More::send_all($_, 'y') for @open;
+        send_all($_, 'y') for @open;
 
         my @res = map { read_response($_)->{status} } @open;
         close $_ for @open;

@@ -12,6 +12,10 @@ use Test::More;
 use SandboxTest::More;
 use Time::HiRes qw(time);
 
+sub send_all { return SandboxTest::More::send_all(@_) }
+sub read_some { return SandboxTest::More::read_some(@_) }
+sub parse { return SandboxTest::More::parse(@_) }
+
 my $t = server();
 my $s = create_ok();
 
@@ -46,14 +50,14 @@ sub next_event {
         }
 
         if ($w->{text} =~ s/\A(.*)\n//) {
-            my $e = SandboxTest::More::parse($1);
+            my $e = parse($1);
             next if $e->{type} eq 'ping';
             return $e;
         }
 
         return undef if $w->{ended};
 
-        my $more = SandboxTest::More::read_some($w->{c}, $deadline);
+        my $more = read_some($w->{c}, $deadline);
         return undef if !defined $more || $more eq '';
         $w->{raw} .= $more;
     }
@@ -134,7 +138,7 @@ subtest 'uploads and archives are one event each' => sub {
 
     my $c = open_request('PUT', "/sessions/$s/files/u/half",
                          headers => { 'Content-Length' => 100 });
-    SandboxTest::More::send_all($c, 'half');
+    send_all($c, 'half');
     until_true { sh('ls -A u | grep -c sandbox-upload') == 1 };
     close $c;
     until_true { sh('ls -A u | grep -c sandbox-upload') == 0 };
@@ -148,7 +152,8 @@ subtest 'uploads and archives are one event each' => sub {
               'an archive: one for each entry');
 
     call('POST', "/sessions/$s/mkdir", json => { path => 'u/m/n' });
-    is_deeply(events($w, 'u'), [ "create $W/u/m", "create $W/u/m/n" ], 'mkdir');
+    is_deeply(events($w, 'u'), [ "create $W/u/m", "create $W/u/m/n" ],
+              'mkdir');
     call('POST', "/sessions/$s/move", json => { from => 'u/m', to => 'u/k' });
     is_deeply(events($w, 'u'), [ "rename $W/u/m", "create $W/u/k" ], 'move');
     del($s, 'u/file');
@@ -208,7 +213,7 @@ subtest 'forms, one file, and what cannot be watched' => sub {
     $w = watch('f', '', Accept => 'text/event-stream');
     is($w->{res}{headers}{'content-type'}, 'text/event-stream', 'SSE');
     ok((until_true {
-           my $more = SandboxTest::More::read_some($w->{c}, time + 1);
+           my $more = read_some($w->{c}, time + 1);
            $w->{raw} .= $more // '';
            $w->{raw} =~ /event: ready\ndata: \{"type":"ready"\}\n\n/;
        }), 'its form');

@@ -50,7 +50,7 @@ static int sbx_init_put_begin(sbx_init_serve_t *s, sbx_init_put_t *put,
     sbx_error_t *e);
 static int sbx_init_put_body(sbx_init_serve_t *s, sbx_init_put_t *put,
     sbx_error_t *e);
-static void sbx_init_put_rename(sbx_init_put_t *put);
+static void sbx_init_put_rename(sbx_init_serve_t *s, sbx_init_put_t *put);
 static int sbx_init_put_condition(sbx_init_serve_t *s, sbx_init_put_t *put,
     sbx_error_t *e);
 static int sbx_init_put_matches(const char *list, size_t len,
@@ -98,16 +98,25 @@ sbx_init_put_target(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
 {
     int       follow;
     char      path[SBX_PATH_MAX];
-    unsigned  i;
+    unsigned  i, make;
 
     if (sbx_init_path(s->path, path, e) != 0) {
         return -1;
     }
 
+    /* who replaces a file makes no directories for it */
+
+    make = (s->file.flags & SBX_FILE_F_CONDITION) && s->path2[0] != '\n'
+           ? 0 : SBX_INIT_MAKE;
+
     for (i = 0; i < SBX_INIT_PUT_LINKS; i++) {
-        if (sbx_init_parent(s, path, SBX_INIT_MAKE, put->name, &put->dir, e)
-            != 0)
-        {
+        if (sbx_init_parent(s, path, make, put->name, &put->dir, e) != 0) {
+
+            if (!make && e->code == SBX_E_FILE) {
+                return sbx_error(e, 0, SBX_E_PRECONDITION,
+                                 "there is no such file");
+            }
+
             return -1;
         }
 
@@ -344,9 +353,9 @@ sbx_init_put_body(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
 /* The temporary's name tells a watch whether the file is a new one. */
 
 static void
-sbx_init_put_rename(sbx_init_put_t *put)
+sbx_init_put_rename(sbx_init_serve_t *s, sbx_init_put_t *put)
 {
-    char    name[sizeof(put->temporary) + 4];
+    char    name[sizeof(put->temporary) + 4], *told;
     size_t  len;
 
     len = strcspn(put->temporary + sizeof(SBX_INIT_TEMPORARY), "-")
@@ -359,6 +368,15 @@ sbx_init_put_rename(sbx_init_put_t *put)
         && renameat(put->dir, put->temporary, put->dir, name) == 0)
     {
         (void) strcpy(put->temporary, name);
+
+        told = strrchr(s->share->temporary, '/');
+
+        if (told != NULL) {
+            told++;
+            (void) sbx_copy_string(told, sizeof(s->share->temporary)
+                                   - (size_t) (told - s->share->temporary),
+                                   name, strlen(name));
+        }
     }
 }
 
@@ -503,7 +521,7 @@ sbx_init_put_end(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
                       == 0;
 
         if (existed != put->exists) {
-            sbx_init_put_rename(put);
+            sbx_init_put_rename(s, put);
         }
 
         rc = (int) syscall(SYS_renameat2, put->dir, put->temporary, put->dir,

@@ -263,6 +263,8 @@ sbx_init_search_emit(sbx_init_list_t *list, int fd, const char *name)
 
     search = list->data;
 
+    sbx_init_serve_alarm(list->s, SBX_INIT_SEARCH_STEP);
+
     if (sbx_now_us() >= search->deadline) {
         list->end->truncated = 1;
         list->full = 1;
@@ -271,9 +273,17 @@ sbx_init_search_emit(sbx_init_list_t *list, int fd, const char *name)
 
     /* what cannot be read has no lines for this user */
 
-    if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == -1
-        || !S_ISREG(st.st_mode))
+    if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == -1) {
+        return 0;
+    }
+
+    if (S_ISDIR(st.st_mode) && list->glob == NULL
+        && list->depth + 1 >= SBX_INIT_SEARCH_LEVELS)
     {
+        list->end->truncated = 1;
+    }
+
+    if (!S_ISREG(st.st_mode)) {
         return 0;
     }
 

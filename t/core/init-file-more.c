@@ -266,7 +266,8 @@ test_unpack(void)
     is_int(file_finish(&call), SBX_F_READY, "again");
     init_hang_up(&call);
 
-    ok(init_until(&s, "test -z \"$(ls -A | grep sandbox-upload)\" && echo yes"),
+    ok(init_until(&s, "test -z \"$(ls -A | grep sandbox-upload)\""
+                      " && echo yes"),
        "nothing of any is left");
     is_str(shell("ls -d u 2>/dev/null"), "", "nor a directory made for it");
 }
