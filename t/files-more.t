@@ -115,7 +115,7 @@ subtest 'list tells of a directory, to a depth' => sub {
 };
 
 
-subtest 'a deep tree makes nobody grow' => sub {
+subtest 'a deep or full tree makes nobody grow' => sub {
     my $r = run($s, <<'SH');
 mkdir deep; cd deep
 python3 - <<'PY'
@@ -137,6 +137,28 @@ SH
     ok($res->{json}{truncated}, 'which says that it is not all');
 
     is(del($s, 'deep', query => 'recursive=1')->{status}, 204, 'and removed');
+
+    $r = run($s, q{mkdir full; python3 -c "
+for i in range(50000): open('full/%06d' % i + 'n' * 100, 'w').close()"},
+             timeout_s => 60);
+    is($r->{exit_code}, 0, '50000 files in a directory');
+    $res = path_call('list', 'full', 'limit=10');
+    is(scalar @{ names($res) }, 10, 'are listed by pages');
+    $res = path_call('list', 'full', "limit=10&cursor=gc346");
+    is(names($res)->[0], '/home/user/full/049990' . 'n' x 100,
+       'to the last');
+    is($res->{json}{next_cursor}, undef, 'which is the last');
+    $res = path_call('list', 'full', 'limit=10000');
+    is(scalar @{ names($res) }, 10000, 'the longest page');
+
+    my $i = 0;
+
+    for my $pid (workers()) {
+        cmp_ok(rss($pid) - $rss[$i++], '<', 48 << 20,
+               'a worker has grown by one page at most');
+    }
+
+    del($s, 'full', query => 'recursive=1');
 };
 
 

@@ -407,7 +407,7 @@ ngx_http_sandbox_v1_search_check(ngx_http_request_t *r,
 
     p = path2->data;
 
-    if (search->glob.len != 0) {
+    if (search->glob.data != NULL) {
         p = ngx_cpymem(p, search->glob.data, search->glob.len);
     }
 

@@ -185,8 +185,8 @@ ngx_http_sandbox_v1_upload_conditions(ngx_http_request_t *r,
     ngx_int_t   match, none;
     ngx_str_t   if_match, if_none_match;
 
-    ngx_str_null(&if_match);
-    ngx_str_null(&if_none_match);
+    ngx_str_set(&if_match, "");
+    ngx_str_set(&if_none_match, "");
 
     match = ngx_http_sandbox_v1_header(r, "if-match", &if_match);
     none = ngx_http_sandbox_v1_header(r, "if-none-match", &if_none_match);
@@ -202,7 +202,7 @@ ngx_http_sandbox_v1_upload_conditions(ngx_http_request_t *r,
 
         upload->new_only = 1;
         upload->file.flags |= SBX_FILE_F_NO_REPLACE;
-        ngx_str_null(&if_none_match);
+        ngx_str_set(&if_none_match, "");
         none = NGX_DECLINED;
     }
 

@@ -440,6 +440,7 @@ sbx_init_unpack_parent(sbx_init_unpack_t *u, const char *path, int make,
     size_t       n;
     const char  *p;
 
+    *name = path;
     *dir = sbx_init_open_at(u->stage, ".", O_PATH|O_DIRECTORY);
 
     if (*dir == -1) {
@@ -878,7 +879,7 @@ sbx_init_unpack_merge(sbx_init_unpack_t *u, int from, int to, char *path,
     room = 0;
     rc = 0;
 
-    while (rc == 0 && (de = readdir(dir)) != NULL) {
+    while ((de = readdir(dir)) != NULL) {
         if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0) {
             continue;
         }
@@ -890,8 +891,8 @@ sbx_init_unpack_merge(sbx_init_unpack_t *u, int from, int to, char *path,
             more = realloc(names, room);
 
             if (more == NULL) {
-                rc = sbx_init_errno(u->e, ENOMEM, "the archive");
-                continue;
+                rc = -1;
+                break;
             }
 
             names = more;
@@ -902,6 +903,10 @@ sbx_init_unpack_merge(sbx_init_unpack_t *u, int from, int to, char *path,
     }
 
     (void) closedir(dir);
+
+    if (rc != 0) {
+        (void) sbx_init_errno(u->e, ENOMEM, "the archive");
+    }
 
     for (n = 0; rc == 0 && n < used; n += strlen(names + n) + 1) {
         sbx_init_serve_alarm(u->s, SBX_INIT_UNPACK_STEP);
