@@ -226,7 +226,25 @@ subtest 'move' => sub {
     is_problem(post('move', { from => '/home/user', to => '/tmp/u' }), 403,
                'E4003', 'the workspace');
     is_problem(post('move', { from => 'mv/e', to => '/dev/shm/e' }), 409,
-               'E2011', 'across mounts', qr/mount/);
+               'E2011', 'a directory across mounts', qr/mount/);
+
+    run($s, 'echo far > mv/far; chmod 640 mv/far;'
+            . ' touch -d @1000000000 mv/far');
+    is(post('move', { from => 'mv/far', to => '/dev/shm/a/far' })
+       ->{json}{path}, '/dev/shm/a/far', 'a file across mounts');
+    is(sh('stat -c "%a %Y" /dev/shm/a/far; cat /dev/shm/a/far; ls mv/far'
+          . ' 2>/dev/null; ls -A /dev/shm/a'),
+       "640 1000000000\nfar\nfar\n", 'with its mode and time');
+    put($s, 'mv/there', 'x');
+    is_problem(post('move', { from => '/dev/shm/a/far', to => 'mv/there' }),
+               409, 'E4007', 'onto what is there');
+    is_problem(post('move', { from => '/dev/shm/a/far', to => 'mv/full',
+                              overwrite => \1 }), 409, 'E4004',
+               'onto a directory');
+    is(post('move', { from => '/dev/shm/a/far', to => 'mv/there',
+                      overwrite => \1 })->{status}, 200, 'and back');
+    is(sh('cat mv/there; ls -A /dev/shm/a mv | grep -c sandbox-upload'),
+       "far\n0\n", 'replaced, and nothing is left');
     is_problem(post('move', { from => 'mv/e' }), 400, 'E3001', 'no to');
 
     run($s, 'ln -s full mv/lk');

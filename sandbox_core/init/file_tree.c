@@ -327,13 +327,15 @@ sbx_init_file_verb_move(sbx_init_serve_t *s, sbx_f_end_t *end,
     sbx_init_serve_unlock();
     errno = err;
 
-    if (rc == -1) {
-        if (errno == EXDEV) {
-            return sbx_error(e, errno, SBX_E_CONFLICT,
-                             "from and to are on different mounts of the "
-                             "session: copy by a command, then remove");
+    if (rc == -1 && errno == EXDEV) {
+        if (sbx_init_move_copy(s, from, name, to, name2, e) != 0) {
+            return -1;
         }
 
+        rc = 0;
+    }
+
+    if (rc == -1) {
         if (errno == EINVAL) {
             return sbx_error(e, errno, SBX_E_CONFLICT,
                              "a directory cannot be moved into itself");

@@ -95,6 +95,8 @@ static int sbx_init_unpack_read(void *data, void *buf, size_t n,
 static int sbx_init_unpack_more(sbx_init_unpack_t *u);
 static int sbx_init_unpack_rest(sbx_init_unpack_t *u);
 static int sbx_init_unpack_move(sbx_init_unpack_t *u);
+static int sbx_init_unpack_names(sbx_init_unpack_t *u, int from,
+    char **names, size_t *used);
 static int sbx_init_unpack_merge(sbx_init_unpack_t *u, int from, int to,
     char *path, size_t len, int look);
 static int sbx_init_unpack_one(sbx_init_unpack_t *u, int from, int to,
@@ -855,15 +857,21 @@ sbx_init_unpack_move(sbx_init_unpack_t *u)
 }
 
 
+/* All names first: entries leave the directory while it is gone through. */
+
 static int
-sbx_init_unpack_merge(sbx_init_unpack_t *u, int from, int to, char *path,
-    size_t len, int look)
+sbx_init_unpack_names(sbx_init_unpack_t *u, int from, char **names,
+    size_t *used)
 {
-    int             rc, fd;
+    int             fd;
     DIR            *dir;
-    char           *names, *more;
-    size_t          n, used, room;
+    char           *more;
+    size_t          n, room;
     struct dirent  *de;
+
+    *names = NULL;
+    *used = 0;
+    room = 0;
 
     fd = openat(from, ".", O_RDONLY|O_DIRECTORY|O_CLOEXEC);
     dir = fd != -1 ? fdopendir(fd) : NULL;
@@ -872,13 +880,6 @@ sbx_init_unpack_merge(sbx_init_unpack_t *u, int from, int to, char *path,
         return sbx_init_errno(u->e, errno, "the archive");
     }
 
-    /* first all names: entries leave the directory while it is gone through */
-
-    names = NULL;
-    used = 0;
-    room = 0;
-    rc = 0;
-
     while ((de = readdir(dir)) != NULL) {
         if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0) {
             continue;
@@ -886,27 +887,42 @@ sbx_init_unpack_merge(sbx_init_unpack_t *u, int from, int to, char *path,
 
         n = strlen(de->d_name) + 1;
 
-        if (used + n > room) {
+        if (*used + n > room) {
             room = room * 2 + 4096;
-            more = realloc(names, room);
+            more = room <= SBX_INIT_UNPACK_LOG ? malloc(room) : NULL;
 
             if (more == NULL) {
-                rc = -1;
-                break;
+                (void) closedir(dir);
+                return sbx_init_errno(u->e, ENOMEM, "the archive");
             }
 
-            names = more;
+            if (*names != NULL) {
+                memcpy(more, *names, *used);
+                free(*names);
+            }
+
+            *names = more;
         }
 
-        memcpy(names + used, de->d_name, n);
-        used += n;
+        memcpy(*names + *used, de->d_name, n);
+        *used += n;
     }
 
     (void) closedir(dir);
 
-    if (rc != 0) {
-        (void) sbx_init_errno(u->e, ENOMEM, "the archive");
-    }
+    return 0;
+}
+
+
+static int
+sbx_init_unpack_merge(sbx_init_unpack_t *u, int from, int to, char *path,
+    size_t len, int look)
+{
+    int     rc;
+    char   *names;
+    size_t  n, used;
+
+    rc = sbx_init_unpack_names(u, from, &names, &used);
 
     for (n = 0; rc == 0 && n < used; n += strlen(names + n) + 1) {
         sbx_init_serve_alarm(u->s, SBX_INIT_UNPACK_STEP);

@@ -172,6 +172,10 @@ struct sbx_init_list_s {
 /* states: of the glob, or how many levels. */
 int sbx_init_list_run(sbx_init_list_t *list, int fd, uint64_t states);
 
+/* file_move.c: a file, to another mount. */
+int sbx_init_move_copy(sbx_init_serve_t *s, int from, const char *name,
+    int to, const char *name2, sbx_error_t *e);
+
 /* The verbs. */
 int sbx_init_file_verb_open(sbx_init_serve_t *s, sbx_f_end_t *end,
     sbx_error_t *e);
