@@ -64,7 +64,7 @@ TRAP_FLAGS := -fsanitize=undefined $(if $(findstring clang,$(CC)),\
 
 CORE_BASE  := -std=gnu11 -D_GNU_SOURCE -g $(WARNINGS) -fvisibility=hidden \
               -fPIC -fstack-protector-strong
-CORE_LIBS  := -lseccomp -lcap -lpcre2-8 -lyajl
+CORE_LIBS  := -lseccomp -lcap -lpcre2-8 -lyajl -lz
 CORE_LINK  := -pie -Wl,-z,relro,-z,now -Wl,-z,noexecstack -Wl,--as-needed
 
 CORE_DIR   := $(BUILD)/core
@@ -163,7 +163,8 @@ $(BUILD)/sandbox-session: $(SESSION_MAIN:$(CORE)/%.c=$(CORE_DIR)/%.o) $(LIB)
 
 $(BUILD)/sandbox-init: $(INIT_MAIN:$(CORE)/%.c=$(STATIC_DIR)/%.o) $(STATIC_LIB)
 	$(call say,LD,$@)
-	$(Q)$(CC) -static -Wl,-z,relro,-z,now -Wl,-z,noexecstack -o $@ $^ -lpcre2-8
+	$(Q)$(CC) -static -Wl,-z,relro,-z,now -Wl,-z,noexecstack -o $@ $^ \
+	    -lpcre2-8 -lz
 
 -include $(CORE_SRCS:$(CORE)/%.c=$(CORE_DIR)/%.d)
 -include $(if $(SANITIZED),$(CORE_SRCS:$(CORE)/%.c=$(STATIC_DIR)/%.d))

@@ -48,6 +48,10 @@ static ngx_int_t ngx_http_sandbox_call_check_entry(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
 static ngx_int_t ngx_http_sandbox_call_check_opened(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
+static ngx_int_t ngx_http_sandbox_call_check_change(
+    ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
+static ngx_int_t ngx_http_sandbox_call_check_match(
+    ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
 static ngx_int_t ngx_http_sandbox_call_check_state(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
 static ngx_int_t ngx_http_sandbox_call_check_socket(
@@ -92,6 +96,9 @@ static const ngx_http_sandbox_shape_t  ngx_http_sandbox_shapes[] = {
     { SBX_F_OPENED, 1, sizeof(sbx_f_entry_t), SBX_FRAME_MAX,
       ngx_http_sandbox_call_check_opened },
     EMPTY(SBX_F_READY),
+    BYTES(SBX_F_DATA),
+    STRINGS(SBX_F_CHANGE, sbx_f_change_t, change),
+    STRINGS(SBX_F_MATCH, sbx_f_match_t, match),
 
     /* ports */
     { SBX_F_SOCKET, 1, 0, 0, ngx_http_sandbox_call_check_socket },
@@ -485,6 +492,30 @@ ngx_http_sandbox_call_check_entry(ngx_http_sandbox_call_t *call,
     }
 
     return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_call_check_change(ngx_http_sandbox_call_t *call,
+    const u_char *payload, size_t len)
+{
+    const char      *path;
+    sbx_f_change_t   change;
+
+    return sbx_wire_check_change(payload, len, &change, &path) == 0
+           ? NGX_OK : NGX_ERROR;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_call_check_match(ngx_http_sandbox_call_t *call,
+    const u_char *payload, size_t len)
+{
+    const char     *path, *text;
+    sbx_f_match_t   match;
+
+    return sbx_wire_check_match(payload, len, &match, &path, &text) == 0
+           ? NGX_OK : NGX_ERROR;
 }
 
 

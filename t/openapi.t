@@ -31,7 +31,10 @@ my %NOT_HERE = (
     map {
         ("$_ 429" => 'takes a session whose file processes are all busy')
     } qw(listFiles uploadFileByQuery deleteFileByQuery downloadFile
-         uploadFile deleteFile)
+         uploadFile deleteFile statFile statFileByQuery listDirectory
+         listDirectoryByQuery makeDirectory moveFile searchFiles packArchive
+         packArchiveByQuery unpackArchive unpackArchiveByQuery watchFiles
+         watchFilesByQuery)
 );
 
 my $doc = OpenAPI->load($YAML);
@@ -667,6 +670,117 @@ subtest 'files' => sub {
 };
 
 
+subtest 'more of files' => sub {
+    my ($res, $block) = (undef, "\0" x 1024);
+
+    for my $by ('', 'ByQuery') {
+        my $where = sub {
+            my ($path, %query) = @_;
+
+            return (session_id => $id, path => $path, query => \%query)
+                if $by eq '';
+            return (session_id => $id, query => { path => $path, %query });
+        };
+
+        $t->run($id, 'mkdir -p more/d; echo text > more/file');
+
+        for my $op ("statFile$by", "listDirectory$by", "packArchive$by",
+                    "watchFiles$by", "unpackArchive$by")
+        {
+            my @body = $op =~ /unpack/ ? (body => $block) : ();
+            my $file = $op =~ /stat/ ? 'more/file/x'
+                       : $op =~ /pack(?!Archive)|list|unpack/ ? 'more/file'
+                       : '/proc';
+
+            calls($op => '403 E3004', 'without the capability',
+                  $where->('more'), session_id => $session{shell}, @body);
+            calls($op => '404 E2009', 'no such session', $where->('more'),
+                  session_id => $unknown, @body);
+            calls($op => '409 E4004', 'another type', $where->($file), @body);
+
+            next if $op =~ /unpack/;
+
+            calls($op => '404 E4001', 'none', $where->('none'));
+            calls($op => '403 E4003', 'another\'s', $where->('/root/x'));
+        }
+
+        calls("statFile$by" => 200, 'an entry', $where->('more/file'));
+        calls("statFile$by" => '400 E4002', 'no path',
+              $where->('x' x 5000));
+        calls("listDirectory$by" => 200, 'entries',
+              $where->('more', depth => 2, limit => 10));
+        calls("listDirectory$by" => '400 E3001', 'no depth',
+              $where->('more', depth => 0));
+        $res = calls("packArchive$by" => 200, 'an archive', $where->('more'));
+        calls("packArchive$by" => 200, 'a compressed one',
+              $where->('more', format => 'tar.gz'));
+        calls("packArchive$by" => '400 E3001', 'another',
+              $where->('more', format => 'zip'));
+        calls("unpackArchive$by" => 200, 'the first', $where->('again'),
+              body => $res->{body});
+        calls("unpackArchive$by" => '400 E3001', 'none', $where->('again'),
+              body => 'none' x 200);
+        calls("unpackArchive$by" => '413 E4005', 'a large one',
+              $where->('again'), headers => { 'Content-Length' => 5 << 20 });
+
+        $t->run($id, 'head -c 3000000 /dev/zero > more/zeros');
+        $res = request($op{"packArchive$by"},
+                       $where->('more', format => 'tar.gz'));
+        calls("unpackArchive$by" => '507 E4006', 'more than there is room for',
+              $where->('x'), session_id => $session{"small$by"},
+              body => $res->{body});
+
+        $t->run($id, 'mkdir watched; (sleep 1; rmdir watched)'
+                     . ' > /dev/null 2>&1 &');
+        $res = calls("watchFiles$by" => 200, 'events',
+                     $where->('watched', recursive => 1));
+        like($res->{body}, qr/ready.*remove/s, 'are told');
+        calls("watchFiles$by" => '400 E3001', 'a flag that cannot be',
+              $where->('more', recursive => 2));
+    }
+
+    my %s = (session_id => $id);
+    my @posts = (makeDirectory => { path => 'more/x' },
+                 moveFile => { from => 'more/x', to => 'more/y' },
+                 searchFiles => { pattern => 'text', path => 'more' });
+
+    calls(makeDirectory => 201, 'a new one', %s, json => $posts[1]);
+    calls(makeDirectory => 200, 'again', %s, json => $posts[1]);
+    calls(makeDirectory => '404 E4001', 'through a link to nothing', %s,
+          valid => 1, json => { path => 'link/x' });
+    calls(makeDirectory => '409 E4004', 'onto a file', %s, valid => 1,
+          json => { path => 'more/file' });
+    calls(makeDirectory => '403 E4003', 'where the user may not', %s,
+          valid => 1, json => { path => '/usr/x' });
+    calls(moveFile => 200, 'a directory', %s, json => $posts[3]);
+    calls(moveFile => '404 E4001', 'none', %s, valid => 1,
+          json => { from => 'none', to => 'x' });
+    calls(moveFile => '409 E4007', 'onto another', %s, valid => 1,
+          json => { from => 'more/y', to => 'more/file' });
+    calls(moveFile => '403 E4003', 'the workspace', %s, valid => 1,
+          json => { from => '/home/user', to => '/tmp/x' });
+    $res = calls(searchFiles => 200, 'a line', %s, json => $posts[5]);
+    is(scalar @{ $res->{json}{matches} }, 1, 'is found');
+    calls(searchFiles => '404 E4001', 'nowhere', %s, valid => 1,
+          json => { pattern => 'x', path => 'none' });
+    calls(searchFiles => '403 E4003', 'another\'s', %s, valid => 1,
+          json => { pattern => 'x', path => '/root' });
+
+    while (my ($op, $json) = splice @posts, 0, 2) {
+        calls($op => '400 E3001', 'an unknown field', %s,
+              json => { %$json, colour => 'red' });
+        calls($op => '403 E3004', 'without the capability', valid => 1,
+              session_id => $session{shell}, json => $json);
+        calls($op => '404 E2009', 'no such session', valid => 1,
+              session_id => $unknown, json => $json);
+        calls($op => '413 E4005', 'a large body', %s,
+              json => { %$json, colour => 'a' x 70_000 });
+        calls($op => '415 E3011', 'another type of body', %s, json => '{}',
+              headers => { 'Content-Type' => 'text/plain' });
+    }
+};
+
+
 subtest 'reserved and unknown routes' => sub {
     my %s = (session_id => $id);
 
@@ -724,7 +838,10 @@ subtest 'without a broker' => sub {
     my %json = (createSession => { %who }, exec => { cmd => 'true' },
                 install => { packages => [ 'x' ] },
                 signalProcess => { signal => 15 },
-                resizeProcess => { rows => 1, cols => 1 });
+                resizeProcess => { rows => 1, cols => 1 },
+                makeDirectory => { path => 'x' },
+                moveFile => { from => 'x', to => 'y' },
+                searchFiles => { pattern => 'x' });
     my %upgrade = (Connection => 'Upgrade', Upgrade => 'websocket',
                    'Sec-WebSocket-Version' => 13,
                    'Sec-WebSocket-Key' => 'dGhlIHNhbXBsZSBub25jZQ==');

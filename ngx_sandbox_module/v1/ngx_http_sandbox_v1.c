@@ -91,6 +91,58 @@ ngx_http_sandbox_route_t  ngx_http_sandbox_v1_routes[] = {
       NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_FILES, "remove",
       ngx_http_sandbox_v1_remove },
 
+    { NGX_HTTP_GET, "sessions/{id}/stat",
+      NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_FILES, "stat",
+      ngx_http_sandbox_v1_file_stat },
+
+    { NGX_HTTP_GET, "sessions/{id}/stat/{path}",
+      NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_FILES, "stat",
+      ngx_http_sandbox_v1_file_stat },
+
+    { NGX_HTTP_GET, "sessions/{id}/list",
+      NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_FILES, "list",
+      ngx_http_sandbox_v1_file_directory },
+
+    { NGX_HTTP_GET, "sessions/{id}/list/{path}",
+      NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_FILES, "list",
+      ngx_http_sandbox_v1_file_directory },
+
+    { NGX_HTTP_POST, "sessions/{id}/mkdir",
+      NGX_HTTP_SANDBOX_BODY_JSON, SBX_CAP_FILES, "mkdir",
+      ngx_http_sandbox_v1_file_mkdir },
+
+    { NGX_HTTP_POST, "sessions/{id}/move",
+      NGX_HTTP_SANDBOX_BODY_JSON, SBX_CAP_FILES, "move",
+      ngx_http_sandbox_v1_file_move },
+
+    { NGX_HTTP_POST, "sessions/{id}/search",
+      NGX_HTTP_SANDBOX_BODY_JSON, SBX_CAP_FILES, "search",
+      ngx_http_sandbox_v1_file_search },
+
+    { NGX_HTTP_GET, "sessions/{id}/archive",
+      NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_FILES, "pack",
+      ngx_http_sandbox_v1_file_pack },
+
+    { NGX_HTTP_PUT, "sessions/{id}/archive",
+      NGX_HTTP_SANDBOX_BODY_STREAM, SBX_CAP_FILES, "unpack",
+      ngx_http_sandbox_v1_upload },
+
+    { NGX_HTTP_GET, "sessions/{id}/archive/{path}",
+      NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_FILES, "pack",
+      ngx_http_sandbox_v1_file_pack },
+
+    { NGX_HTTP_PUT, "sessions/{id}/archive/{path}",
+      NGX_HTTP_SANDBOX_BODY_STREAM, SBX_CAP_FILES, "unpack",
+      ngx_http_sandbox_v1_upload },
+
+    { NGX_HTTP_GET, "sessions/{id}/watch",
+      NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_FILES, "watch",
+      ngx_http_sandbox_v1_file_watch },
+
+    { NGX_HTTP_GET, "sessions/{id}/watch/{path}",
+      NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_FILES, "watch",
+      ngx_http_sandbox_v1_file_watch },
+
     { NGX_HTTP_GET, "sessions/{id}/commands",
       NGX_HTTP_SANDBOX_BODY_NONE, 0, "commands",
       ngx_http_sandbox_v1_reserved },
@@ -347,20 +399,24 @@ ngx_http_sandbox_v1_failed(ngx_http_sandbox_call_t *call,
 
 ngx_int_t
 ngx_http_sandbox_v1_list_end(ngx_http_sandbox_call_t *call,
-    ngx_http_sandbox_json_t *j, u_char kind, uint64_t next)
+    ngx_http_sandbox_json_t *j, u_char kind, uint64_t next,
+    ngx_uint_t truncated)
 {
     u_char  cursor[sizeof("x") + NGX_INT64_LEN];
 
     ngx_http_sandbox_json_raw(j, "],\"next_cursor\":");
 
     if (next == 0) {
-        ngx_http_sandbox_json_raw(j, "null}");
+        ngx_http_sandbox_json_raw(j, "null");
 
     } else {
         *ngx_sprintf(cursor, "%c%xL", kind, (int64_t) next) = '\0';
         ngx_http_sandbox_json_cstring(j, (char *) cursor);
-        ngx_http_sandbox_json_raw(j, "}");
     }
+
+    /* a tree of more names than anybody lists */
+
+    ngx_http_sandbox_json_raw(j, truncated ? ",\"truncated\":true}" : "}");
 
     return ngx_http_sandbox_v1_finish(call,
                 ngx_http_sandbox_json_send(call->request, NGX_HTTP_OK, j));

@@ -44,6 +44,13 @@ ngx_int_t ngx_http_sandbox_v1_download(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_upload(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_remove(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_files(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_file_stat(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_file_directory(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_file_mkdir(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_file_move(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_file_search(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_file_pack(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_file_watch(ngx_http_request_t *r);
 
 ngx_int_t ngx_http_sandbox_v1_health(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_doctor(ngx_http_request_t *r);
@@ -95,10 +102,12 @@ void ngx_http_sandbox_v1_failed(ngx_http_sandbox_call_t *call,
 
 /*
  * Answers with a list, of which "]" and the next cursor are still to be
- * written: the kind's letter and where to go on, or null where that is 0.
+ * written: the kind's letter and where to go on, or null where that is 0, and
+ * whether there is more than can be listed.
  */
 ngx_int_t ngx_http_sandbox_v1_list_end(ngx_http_sandbox_call_t *call,
-    ngx_http_sandbox_json_t *j, u_char kind, uint64_t next);
+    ngx_http_sandbox_json_t *j, u_char kind, uint64_t next,
+    ngx_uint_t truncated);
 
 /* 204, for the finalizer. */
 ngx_int_t ngx_http_sandbox_v1_no_content(ngx_http_request_t *r);

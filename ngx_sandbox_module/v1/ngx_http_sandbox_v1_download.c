@@ -27,8 +27,6 @@ static ngx_int_t ngx_http_sandbox_v1_download_send(
     ngx_http_sandbox_call_t *call, ngx_fd_t fd, const ngx_str_t *path);
 static ngx_int_t ngx_http_sandbox_v1_download_headers(ngx_http_request_t *r,
     ngx_file_info_t *info, const ngx_str_t *type, const ngx_str_t *path);
-static ngx_int_t ngx_http_sandbox_v1_download_disposition(
-    ngx_http_request_t *r, const ngx_str_t *path);
 static ngx_int_t ngx_http_sandbox_v1_download_body(ngx_http_request_t *r,
     ngx_fd_t fd, ngx_file_info_t *info, u_char *name);
 
@@ -348,7 +346,7 @@ ngx_http_sandbox_v1_download_headers(ngx_http_request_t *r,
     r->allow_ranges = 1;
     r->disable_not_modified = 0;
 
-    return ngx_http_sandbox_v1_download_disposition(r, path);
+    return ngx_http_sandbox_v1_file_disposition(r, path);
 }
 
 
@@ -357,8 +355,8 @@ ngx_http_sandbox_v1_download_headers(ngx_http_request_t *r,
  * escapes.  Neither form lets a byte of the name end the header.
  */
 
-static ngx_int_t
-ngx_http_sandbox_v1_download_disposition(ngx_http_request_t *r,
+ngx_int_t
+ngx_http_sandbox_v1_file_disposition(ngx_http_request_t *r,
     const ngx_str_t *path)
 {
     size_t          i, k, n, len;

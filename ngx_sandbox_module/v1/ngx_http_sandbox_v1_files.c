@@ -25,8 +25,6 @@ static int ngx_http_sandbox_v1_glob_query(ngx_http_request_t *r,
 static ngx_int_t ngx_http_sandbox_v1_glob_frame(
     ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
     const u_char *payload, ngx_fd_t fd);
-static ngx_int_t ngx_http_sandbox_v1_glob_entry(ngx_http_sandbox_json_t *j,
-    const u_char *payload, size_t len);
 
 
 /* By sbx_file_type_t. */
@@ -242,8 +240,26 @@ ngx_http_sandbox_v1_files(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_sandbox_v1_glob(ngx_http_request_t *r)
 {
-    ngx_str_t                    pattern;
-    sbx_error_t                  e;
+    ngx_str_t     pattern;
+    sbx_error_t   e;
+    sbx_f_file_t  file;
+
+    ngx_memzero(&file, sizeof(sbx_f_file_t));
+    file.verb = SBX_FILE_GLOB;
+    file.user = SBX_USER_USER;
+
+    if (ngx_http_sandbox_v1_glob_query(r, &file, &pattern, &e) != 0) {
+        return ngx_http_sandbox_problem_core(r, &e);
+    }
+
+    return ngx_http_sandbox_v1_file_list(r, &file, NULL, &pattern);
+}
+
+
+ngx_int_t
+ngx_http_sandbox_v1_file_list(ngx_http_request_t *r,
+    const sbx_f_file_t *file, const ngx_str_t *path, const ngx_str_t *path2)
+{
     ngx_http_sandbox_call_t     *call;
     ngx_http_sandbox_v1_glob_t  *glob;
 
@@ -253,18 +269,12 @@ ngx_http_sandbox_v1_glob(ngx_http_request_t *r)
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
     }
 
-    glob->file.verb = SBX_FILE_GLOB;
-    glob->file.user = SBX_USER_USER;
-
-    if (ngx_http_sandbox_v1_glob_query(r, &glob->file, &pattern, &e) != 0) {
-        return ngx_http_sandbox_problem_core(r, &e);
-    }
+    glob->file = *file;
 
     ngx_http_sandbox_json_init(&glob->json, r->pool);
     ngx_http_sandbox_json_raw(&glob->json, "{\"entries\":[");
 
-    call = ngx_http_sandbox_v1_file_call(r, &glob->file, NULL, &pattern,
-                                         glob);
+    call = ngx_http_sandbox_v1_file_call(r, file, path, path2, glob);
 
     if (call != NULL) {
         call->frame = ngx_http_sandbox_v1_glob_frame;
@@ -278,19 +288,9 @@ static int
 ngx_http_sandbox_v1_glob_query(ngx_http_request_t *r, sbx_f_file_t *file,
     ngx_str_t *pattern, sbx_error_t *e)
 {
-    ngx_int_t  skip;
-    ngx_str_t  cursor;
-
     ngx_str_set(pattern, "*");
-    ngx_str_null(&cursor);
-    file->limit = NGX_HTTP_SANDBOX_V1_ENTRIES;
 
-    if (ngx_http_sandbox_v1_string(r, "glob", pattern, e) != 0
-        || ngx_http_sandbox_v1_string(r, "cursor", &cursor, e) != 0
-        || ngx_http_sandbox_v1_number(r, "limit", 1,
-                                      NGX_HTTP_SANDBOX_V1_ENTRIES_MAX,
-                                      &file->limit, e) != 0)
-    {
+    if (ngx_http_sandbox_v1_string(r, "glob", pattern, e) != 0) {
         return -1;
     }
 
@@ -303,6 +303,28 @@ ngx_http_sandbox_v1_glob_query(ngx_http_request_t *r, sbx_f_file_t *file,
     }
 
     file->path2_len = (uint32_t) pattern->len;
+
+    return ngx_http_sandbox_v1_file_page(r, file, e);
+}
+
+
+int
+ngx_http_sandbox_v1_file_page(ngx_http_request_t *r, sbx_f_file_t *file,
+    sbx_error_t *e)
+{
+    ngx_int_t  skip;
+    ngx_str_t  cursor;
+
+    ngx_str_null(&cursor);
+    file->limit = NGX_HTTP_SANDBOX_V1_ENTRIES;
+
+    if (ngx_http_sandbox_v1_string(r, "cursor", &cursor, e) != 0
+        || ngx_http_sandbox_v1_number(r, "limit", 1,
+                                      NGX_HTTP_SANDBOX_V1_ENTRIES_MAX,
+                                      &file->limit, e) != 0)
+    {
+        return -1;
+    }
 
     if (cursor.data == NULL) {
         return 0;
@@ -340,7 +362,8 @@ ngx_http_sandbox_v1_glob_frame(ngx_http_sandbox_call_t *call,
 
     if (frame->type == SBX_F_END) {
         ngx_memcpy(&end, payload, sizeof(sbx_f_end_t));
-        return ngx_http_sandbox_v1_list_end(call, &glob->json, 'g', end.next);
+        return ngx_http_sandbox_v1_list_end(call, &glob->json, 'g', end.next,
+                                            end.truncated != 0);
     }
 
     if (frame->type != SBX_F_ENTRY || glob->count == glob->file.limit) {
@@ -349,12 +372,12 @@ ngx_http_sandbox_v1_glob_frame(ngx_http_sandbox_call_t *call,
 
     if (glob->json.size > NGX_HTTP_SANDBOX_V1_LIST_MAX) {
         return ngx_http_sandbox_v1_list_end(call, &glob->json, 'g',
-                                            glob->file.skip + glob->count);
+                                            glob->file.skip + glob->count, 0);
     }
 
     ngx_http_sandbox_json_raw(&glob->json, glob->count++ ? "," : "");
 
-    if (ngx_http_sandbox_v1_glob_entry(&glob->json, payload, frame->length)
+    if (ngx_http_sandbox_v1_file_entry(&glob->json, payload, frame->length)
         != NGX_OK)
     {
         return ngx_http_sandbox_v1_broken(call, "an entry that cannot be");
@@ -364,8 +387,8 @@ ngx_http_sandbox_v1_glob_frame(ngx_http_sandbox_call_t *call,
 }
 
 
-static ngx_int_t
-ngx_http_sandbox_v1_glob_entry(ngx_http_sandbox_json_t *j,
+ngx_int_t
+ngx_http_sandbox_v1_file_entry(ngx_http_sandbox_json_t *j,
     const u_char *payload, size_t len)
 {
     u_char          mode[NGX_INT_T_LEN + 1];

@@ -364,7 +364,8 @@ ngx_http_sandbox_v1_list_frame(ngx_http_sandbox_call_t *call,
 
     if (frame->type == SBX_F_END) {
         ngx_memcpy(&end, payload, sizeof(sbx_f_end_t));
-        return ngx_http_sandbox_v1_list_end(call, &list->json, 's', end.next);
+        return ngx_http_sandbox_v1_list_end(call, &list->json, 's', end.next,
+                                            0);
     }
 
     switch (ngx_http_sandbox_v1_session_frame(call->request, &list->session,
@@ -404,7 +405,7 @@ ngx_http_sandbox_v1_list_add(ngx_http_sandbox_call_t *call)
         || list->json.size > NGX_HTTP_SANDBOX_V1_LIST_MAX)
     {
         return ngx_http_sandbox_v1_list_end(call, &list->json, 's',
-                                            list->last);
+                                            list->last, 0);
     }
 
     ngx_http_sandbox_json_raw(&list->json, list->count++ ? "," : "");

@@ -6,8 +6,10 @@
  * when the empty DATA frame has come, which is sent after the whole body was
  * read: whatever ends the call before that leaves nothing.
  *
- *   [OPEN ... compare the ETag, where If-Match or If-None-Match name one]
- *   PUT -> READY -> DATA ... DATA(0) -> END
+ *   PUT or UNPACK -> READY -> DATA ... DATA(0) -> END
+ *
+ * If-Match and If-None-Match go with the call: the session holds them against
+ * the file in the moment in which it would be replaced.
  */
 
 #include "ngx_http_sandbox_v1_files.h"
@@ -22,14 +24,14 @@ typedef struct {
     ngx_http_sandbox_call_t   *call;
     sbx_f_file_t               file;
     ngx_str_t                  path;
-    ngx_str_t                  if_match;
-    ngx_str_t                  if_none_match;
+    ngx_str_t                  condition;     /* of both, as on the wire */
     off_t                      max;           /* 0: none */
     off_t                      received;
     ngx_event_t                stall;         /* the other side is stuck */
     unsigned                   ready:1;
     unsigned                   whole:1;       /* the last DATA is queued */
     unsigned                   new_only:1;    /* If-None-Match: * */
+    unsigned                   unpack:1;
 } ngx_http_sandbox_v1_upload_t;
 
 
@@ -42,13 +44,6 @@ static int ngx_http_sandbox_v1_upload_conditions(ngx_http_request_t *r,
 static int ngx_http_sandbox_v1_upload_size(ngx_http_request_t *r,
     ngx_http_sandbox_v1_upload_t *upload, sbx_error_t *e);
 static int ngx_http_sandbox_v1_upload_too_large(off_t max, sbx_error_t *e);
-static ngx_int_t ngx_http_sandbox_v1_upload_look(ngx_http_request_t *r,
-    ngx_http_sandbox_v1_upload_t *upload);
-static ngx_int_t ngx_http_sandbox_v1_upload_look_frame(
-    ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
-    const u_char *payload, ngx_fd_t fd);
-static ngx_uint_t ngx_http_sandbox_v1_upload_allowed(
-    ngx_http_sandbox_v1_upload_t *upload, const ngx_str_t *etag);
 static ngx_int_t ngx_http_sandbox_v1_upload_put(ngx_http_request_t *r,
     ngx_http_sandbox_v1_upload_t *upload);
 static ngx_int_t ngx_http_sandbox_v1_upload_frame(
@@ -95,7 +90,8 @@ ngx_http_sandbox_v1_upload(ngx_http_request_t *r)
 
     upload->request = r;
     upload->path = ctx->path;
-    upload->file.verb = SBX_FILE_PUT;
+    upload->unpack = (ngx_strcmp(ctx->route->op, "unpack") == 0);
+    upload->file.verb = upload->unpack ? SBX_FILE_UNPACK : SBX_FILE_PUT;
     upload->file.user = SBX_USER_USER;
     upload->stall.handler = ngx_http_sandbox_v1_upload_stalled;
     upload->stall.data = upload;
@@ -106,10 +102,6 @@ ngx_http_sandbox_v1_upload(ngx_http_request_t *r)
 
     if (ngx_http_sandbox_v1_upload_query(r, upload, &e) != 0) {
         return ngx_http_sandbox_problem_core(r, &e);
-    }
-
-    if (upload->if_match.data != NULL || upload->if_none_match.data != NULL) {
-        return ngx_http_sandbox_v1_upload_look(r, upload);
     }
 
     return ngx_http_sandbox_v1_upload_put(r, upload);
@@ -123,6 +115,15 @@ ngx_http_sandbox_v1_upload_query(ngx_http_request_t *r,
     ngx_uint_t  overwrite;
 
     overwrite = 1;
+
+    if (upload->unpack) {
+
+        /* without a path it is unpacked into the workspace */
+
+        upload->file.path_len = (uint32_t) upload->path.len;
+
+        return ngx_http_sandbox_v1_upload_size(r, upload, e);
+    }
 
     if (ngx_http_sandbox_v1_file_path(r, &upload->file, e) != 0
         || ngx_http_sandbox_v1_flag(r, "overwrite", &overwrite, e) != 0
@@ -180,25 +181,57 @@ static int
 ngx_http_sandbox_v1_upload_conditions(ngx_http_request_t *r,
     ngx_http_sandbox_v1_upload_t *upload, sbx_error_t *e)
 {
-    ngx_int_t  match, none;
+    u_char     *p;
+    ngx_int_t   match, none;
+    ngx_str_t   if_match, if_none_match;
 
-    match = ngx_http_sandbox_v1_header(r, "if-match", &upload->if_match);
-    none = ngx_http_sandbox_v1_header(r, "if-none-match",
-                                      &upload->if_none_match);
+    ngx_str_set(&if_match, "");
+    ngx_str_set(&if_none_match, "");
+
+    match = ngx_http_sandbox_v1_header(r, "if-match", &if_match);
+    none = ngx_http_sandbox_v1_header(r, "if-none-match", &if_none_match);
 
     if (match == NGX_ABORT || none == NGX_ABORT) {
         return sbx_error(e, 0, SBX_E_INVALID,
                          "If-Match and If-None-Match can each be given once");
     }
 
-    if (none == NGX_OK && ngx_http_sandbox_v1_is(&upload->if_none_match, "*"))
-    {
-        /* this one the session itself can keep, in one step */
+    if (none == NGX_OK && ngx_http_sandbox_v1_is(&if_none_match, "*")) {
+
+        /* this one the kernel can keep, in one step */
 
         upload->new_only = 1;
         upload->file.flags |= SBX_FILE_F_NO_REPLACE;
-        ngx_str_null(&upload->if_none_match);
+        ngx_str_set(&if_none_match, "");
+        none = NGX_DECLINED;
     }
+
+    if (match != NGX_OK && none != NGX_OK) {
+        return 0;
+    }
+
+    upload->condition.len = if_match.len + 1 + if_none_match.len;
+
+    if (upload->condition.len >= SBX_PATH_MAX
+        || (match == NGX_OK && if_match.len == 0))
+    {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "If-Match or If-None-Match is empty or too long");
+    }
+
+    p = ngx_pnalloc(r->pool, upload->condition.len);
+
+    if (p == NULL) {
+        return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
+    }
+
+    upload->condition.data = p;
+    p = ngx_cpymem(p, if_match.data, if_match.len);
+    *p++ = '\n';
+    ngx_memcpy(p, if_none_match.data, if_none_match.len);
+
+    upload->file.flags |= SBX_FILE_F_CONDITION;
+    upload->file.path2_len = (uint32_t) upload->condition.len;
 
     return 0;
 }
@@ -241,170 +274,6 @@ ngx_http_sandbox_v1_upload_too_large(off_t max, sbx_error_t *e)
 }
 
 
-/* The file that is there now, for its ETag. */
-
-static ngx_int_t
-ngx_http_sandbox_v1_upload_look(ngx_http_request_t *r,
-    ngx_http_sandbox_v1_upload_t *upload)
-{
-    sbx_f_file_t              file;
-    ngx_http_sandbox_call_t  *call;
-
-    ngx_memzero(&file, sizeof(sbx_f_file_t));
-    file.verb = SBX_FILE_OPEN;
-    file.user = SBX_USER_USER;
-    file.path_len = upload->file.path_len;
-
-    call = ngx_http_sandbox_v1_file_call(r, &file, &upload->path, NULL,
-                                         upload);
-
-    if (call != NULL) {
-        call->frame = ngx_http_sandbox_v1_upload_look_frame;
-    }
-
-    return ngx_http_sandbox_v1_start(r, call);
-}
-
-
-static ngx_int_t
-ngx_http_sandbox_v1_upload_look_frame(ngx_http_sandbox_call_t *call,
-    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
-{
-    u_char                         buf[NGX_HTTP_SANDBOX_V1_ETAG_MAX];
-    ngx_int_t                      rc;
-    ngx_str_t                      etag;
-    sbx_f_error_t                  error;
-    ngx_file_info_t                info;
-    ngx_http_request_t            *r;
-    ngx_http_sandbox_v1_upload_t  *upload;
-
-    r = call->request;
-    upload = call->data;
-
-    ngx_str_null(&etag);
-    error.code = SBX_OK;
-
-    if (frame->type == SBX_F_ERROR) {
-        ngx_memcpy(&error, payload, sizeof(sbx_f_error_t));
-    }
-
-    if (error.code != SBX_E_FILE) {
-        rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
-
-        if (rc != NGX_DECLINED) {
-            return rc;
-        }
-
-        if (frame->type != SBX_F_OPENED || fd == NGX_INVALID_FILE) {
-            return ngx_http_sandbox_v1_broken(call, "a wrong frame for open");
-        }
-
-        rc = ngx_http_sandbox_v1_file_info(fd, &info);
-        (void) ngx_close_file(fd);
-
-        if (rc != NGX_OK) {
-            return ngx_http_sandbox_v1_finish(call,
-                       ngx_http_sandbox_problem(r,
-                                           NGX_HTTP_SANDBOX_WRONG_FILE_TYPE,
-                                           "not a regular file"));
-        }
-
-        etag.data = buf;
-        etag.len = ngx_http_sandbox_v1_file_etag(buf, &info) - buf;
-    }
-
-    if (!ngx_http_sandbox_v1_upload_allowed(upload, &etag)) {
-        return ngx_http_sandbox_v1_finish(call,
-                   ngx_http_sandbox_problem(r,
-                                        NGX_HTTP_SANDBOX_PRECONDITION_FAILED,
-                                        NULL));
-    }
-
-    ngx_http_sandbox_call_close(call);
-
-    rc = ngx_http_sandbox_v1_upload_put(r, upload);
-
-    if (rc != NGX_DONE) {
-        return ngx_http_sandbox_v1_finish(call, rc);
-    }
-
-    return NGX_DONE;
-}
-
-
-/* A list of entity tags, or "*"; weak ones only where weak is enough. */
-
-static ngx_uint_t
-ngx_http_sandbox_v1_upload_matches(const ngx_str_t *list,
-    const ngx_str_t *etag, ngx_uint_t weak)
-{
-    u_char  *p, *end, *tag;
-
-    p = list->data;
-    end = p + list->len;
-
-    if (ngx_http_sandbox_v1_is(list, "*")) {
-        return etag->len != 0;
-    }
-
-    while (p < end) {
-        if (*p == ' ' || *p == '\t' || *p == ',') {
-            p++;
-            continue;
-        }
-
-        tag = p;
-
-        if (end - p > 2 && p[0] == 'W' && p[1] == '/') {
-            p += 2;
-            tag = weak ? p : NULL;
-        }
-
-        if (*p != '"') {
-            return 0;
-        }
-
-        p = ngx_strlchr(p + 1, end, '"');
-
-        if (p == NULL) {
-            return 0;
-        }
-
-        p++;
-
-        if (tag != NULL && etag->len != 0
-            && (size_t) (p - tag) == etag->len
-            && ngx_memcmp(tag, etag->data, etag->len) == 0)
-        {
-            return 1;
-        }
-    }
-
-    return 0;
-}
-
-
-static ngx_uint_t
-ngx_http_sandbox_v1_upload_allowed(ngx_http_sandbox_v1_upload_t *upload,
-    const ngx_str_t *etag)
-{
-    if (upload->if_match.data != NULL
-        && !ngx_http_sandbox_v1_upload_matches(&upload->if_match, etag, 0))
-    {
-        return 0;
-    }
-
-    if (upload->if_none_match.data != NULL
-        && ngx_http_sandbox_v1_upload_matches(&upload->if_none_match, etag,
-                                              1))
-    {
-        return 0;
-    }
-
-    return 1;
-}
-
-
 static ngx_int_t
 ngx_http_sandbox_v1_upload_put(ngx_http_request_t *r,
     ngx_http_sandbox_v1_upload_t *upload)
@@ -412,7 +281,7 @@ ngx_http_sandbox_v1_upload_put(ngx_http_request_t *r,
     ngx_http_sandbox_call_t  *call;
 
     call = ngx_http_sandbox_v1_file_call(r, &upload->file, &upload->path,
-                                         NULL, upload);
+                                         &upload->condition, upload);
 
     if (call != NULL) {
         call->frame = ngx_http_sandbox_v1_upload_frame;
@@ -715,15 +584,27 @@ ngx_http_sandbox_v1_upload_end(ngx_http_sandbox_v1_upload_t *upload,
 
     p = ngx_cpymem(p, upload->path.data, upload->path.len);
 
+    /* "dir/" with nothing after it is the directory */
+
+    while (p - path > 1 && p[-1] == '/') {
+        p--;
+    }
+
     ngx_http_sandbox_json_init(&j, r->pool);
     ngx_http_sandbox_json_raw(&j, "{");
     ngx_http_sandbox_v1_file_json(&j, path, p - path);
+
+    if (upload->unpack) {
+        ngx_http_sandbox_json_raw(&j, ",\"entries\":");
+        ngx_http_sandbox_json_int(&j, (int64_t) end->count);
+    }
+
     ngx_http_sandbox_json_raw(&j, ",\"size\":");
     ngx_http_sandbox_json_int(&j, (int64_t) end->size);
     ngx_http_sandbox_json_raw(&j, "}");
 
     return ngx_http_sandbox_v1_finish(upload->call,
-               ngx_http_sandbox_json_send(r, end->created ? NGX_HTTP_CREATED
-                                                          : NGX_HTTP_OK,
+               ngx_http_sandbox_json_send(r, end->created && !upload->unpack
+                                             ? NGX_HTTP_CREATED : NGX_HTTP_OK,
                                           &j));
 }

@@ -552,10 +552,13 @@ typedef enum {
     SBX_FILE_LIST      = 6,   /* limit2 = depth; -> ENTRY..., END */
     SBX_FILE_MKDIR     = 7,   /* -> ENTRY, END created */
     SBX_FILE_MOVE      = 8,   /* path2 = to; -> ENTRY, END */
-    SBX_FILE_SEARCH    = 9,   /* -> MATCH..., END */
-    SBX_FILE_WATCH     = 10,  /* -> READY, CHANGE...; until a side closes */
+    SBX_FILE_SEARCH    = 9,   /* path2 = the glob, .size bytes, then the
+                                 pattern; -> MATCH..., END */
+    SBX_FILE_WATCH     = 10,  /* -> READY, CHANGE...; until a side closes,
+                                 or END once the path itself is gone */
     SBX_FILE_PACK      = 11,  /* -> READY, DATA (to the worker) ..., END */
-    SBX_FILE_UNPACK    = 12   /* -> READY; DATA..., -> END */
+    SBX_FILE_UNPACK    = 12   /* -> READY; DATA..., -> END: .count entries,
+                                 .size bytes of files */
 } sbx_file_verb_t;
 
 typedef struct {
@@ -572,9 +575,15 @@ typedef struct {
     uint32_t      path2_len;              /* < SBX_PATH_MAX */
 } sbx_f_file_t;
 
-#define SBX_FILE_F_RECURSIVE    0x01      /* DELETE */
+#define SBX_FILE_F_RECURSIVE    0x01      /* DELETE, WATCH */
 #define SBX_FILE_F_NO_REPLACE   0x02      /* PUT, MOVE: E_EXISTS if there */
 #define SBX_FILE_F_MODE         0x04      /* mode was given */
+#define SBX_FILE_F_CONDITION    0x08      /* PUT: path2 is If-Match, a newline,
+                                             If-None-Match; E_PRECONDITION */
+#define SBX_FILE_F_FIXED        0x10      /* SEARCH: no regular expression */
+#define SBX_FILE_F_GZIP         0x20      /* PACK */
+
+#define SBX_SEARCH_TEXT_MAX     1000      /* bytes of a line that are sent */
 
 typedef enum {
     SBX_TYPE_FILE,

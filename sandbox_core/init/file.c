@@ -8,7 +8,9 @@
  * or ended, and its hidden temporary removed.
  *
  * The servers run as users of the session, who may kill or stop them: so
- * init ends one that makes no progress, and there is a bounded number.
+ * init ends one that makes no progress, and there is a bounded number of each
+ * kind.  Which kind a call is of its server tells, once it has read it: a
+ * watch is then no longer among those that other calls wait for.
  */
 
 #include "init_file.h"
@@ -26,8 +28,8 @@
 
 
 #define SBX_INIT_FILES        1024      /* calls, waiting and open ones too */
-#define SBX_INIT_SERVERS      12
 #define SBX_INIT_FILE_LOOK    5000000   /* us */
+#define SBX_INIT_FILE_SOON    20000     /* us, while a call waits */
 #define SBX_INIT_FILE_STUCK   90000000  /* us; longer than the longest alarm */
 
 
@@ -46,6 +48,7 @@ typedef struct {
     pid_t                   pid;
     unsigned                server;     /* its place among the shares */
     unsigned                hung_up:1;
+    unsigned                sweeps:1;   /* no call: removes what is left */
     uint32_t                progress;   /* when it was last looked at */
     uint64_t                since;
 } sbx_init_file_t;
@@ -54,8 +57,11 @@ typedef struct {
 static void sbx_init_file_event(sbx_init_source_t *source, uint32_t events);
 static void sbx_init_file_next(void);
 static void sbx_init_file_fork(sbx_init_file_t *f, unsigned server);
+static int sbx_init_file_full(void);
+static sbx_init_file_t *sbx_init_file_new(void);
 static void sbx_init_file_killed(sbx_init_file_t *f);
-static void sbx_init_file_sweep(const char *path);
+static int sbx_init_file_sweep(const char *path);
+static void sbx_init_file_sweep_tree(unsigned server);
 static void sbx_init_file_free(sbx_init_file_t *f);
 
 
@@ -64,6 +70,7 @@ static unsigned           sbx_init_files_end;
 static uint32_t           sbx_init_file_turn;
 static sbx_init_share_t  *sbx_init_shares;
 static uint32_t           sbx_init_servers;        /* bits: in use */
+static int                sbx_init_file_lock = -1;
 static int                sbx_init_files_cut;
 
 
@@ -80,6 +87,12 @@ sbx_init_file_open(sbx_error_t *e)
         return sbx_error(e, errno, SBX_E_INTERNAL, "out of memory");
     }
 
+    sbx_init_file_lock = memfd_create("lock", MFD_CLOEXEC);
+
+    if (sbx_init_file_lock == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "memfd_create() failed");
+    }
+
     for (i = 0; i < SBX_INIT_FILES; i++) {
         sbx_init_files[i].call.fd = -1;
     }
@@ -88,11 +101,46 @@ sbx_init_file_open(sbx_error_t *e)
 }
 
 
+const sbx_init_share_t *
+sbx_init_file_shares(void)
+{
+    return sbx_init_shares;
+}
+
+
+static sbx_init_file_t *
+sbx_init_file_new(void)
+{
+    unsigned          i;
+    sbx_init_file_t  *f;
+
+    for (i = 0; i < SBX_INIT_FILES; i++) {
+        if (sbx_init_files[i].state == SBX_INIT_FILE_FREE) {
+            break;
+        }
+    }
+
+    if (i == SBX_INIT_FILES) {
+        return NULL;
+    }
+
+    if (i >= sbx_init_files_end) {
+        sbx_init_files_end = i + 1;
+    }
+
+    f = &sbx_init_files[i];
+
+    memset(f, 0, sizeof(sbx_init_file_t));
+    f->call.fd = -1;
+
+    return f;
+}
+
+
 void
 sbx_init_file_task(int fd)
 {
     int               type;
-    unsigned          i;
     socklen_t         len;
     sbx_error_t       e;
     sbx_f_error_t     error;
@@ -107,13 +155,9 @@ sbx_init_file_task(int fd)
         return;
     }
 
-    for (i = 0; i < SBX_INIT_FILES; i++) {
-        if (sbx_init_files[i].state == SBX_INIT_FILE_FREE) {
-            break;
-        }
-    }
+    f = sbx_init_file_new();
 
-    if (i == SBX_INIT_FILES) {
+    if (f == NULL) {
         (void) sbx_error(&e, 0, SBX_E_UNAVAILABLE,
                          "too many file calls of the session are open");
         sbx_init_error_fill(&error, &e);
@@ -121,13 +165,6 @@ sbx_init_file_task(int fd)
         return;
     }
 
-    if (i >= sbx_init_files_end) {
-        sbx_init_files_end = i + 1;
-    }
-
-    f = &sbx_init_files[i];
-
-    memset(f, 0, sizeof(sbx_init_file_t));
     f->state = SBX_INIT_FILE_WAITS;
     f->turn = sbx_init_file_turn++;
     f->call.fd = fd;
@@ -188,8 +225,29 @@ sbx_init_file_next(void)
             return;
         }
 
+        if (sbx_init_file_full()) {
+            sbx_init_loop_wake(sbx_now_us() + SBX_INIT_FILE_SOON);
+            return;
+        }
+
         sbx_init_file_fork(first, server);
     }
+}
+
+
+/* Of those that serve any call: what has become another kind is not one. */
+
+static int
+sbx_init_file_full(void)
+{
+    unsigned  i, n;
+
+    for (i = 0, n = 0; i < SBX_INIT_SERVERS; i++) {
+        n += ((sbx_init_servers & (1u << i))
+              && sbx_init_shares[i].kind == SBX_INIT_KIND_CALL);
+    }
+
+    return n >= SBX_INIT_SERVERS_CALL;
 }
 
 
@@ -197,21 +255,36 @@ static void
 sbx_init_file_fork(sbx_init_file_t *f, unsigned server)
 {
     int                err, group;
+    char               path[SBX_PATH_MAX + 64];
     long               made;
     int32_t            pid;
     unsigned           n;
+    uint32_t           user;
     volatile unsigned  entered;
     sbx_error_t        e;
     sbx_f_error_t      error;
     sbx_init_share_t  *share;
 
     share = &sbx_init_shares[server];
+    path[0] = '\0';
+    user = 0;
+
+    if (f->sweeps) {
+        (void) sbx_copy_string(path, sizeof(path), share->temporary,
+                               strlen(share->temporary));
+        user = share->user;
+    }
+
     memset(share, 0, sizeof(sbx_init_share_t));
-    share->quiet = 1;
+    share->user = user;
+    share->quiet = !f->sweeps;
+    share->used = 1;
 
     /* the server has the same open file: what it does with it is no event */
 
-    sbx_init_source_set(&f->call, 0);
+    if (!f->sweeps) {
+        sbx_init_source_set(&f->call, 0);
+    }
 
     n = sbx_init.config->files_attach_count;
     group = n != 0 ? SBX_INIT_ATTACH + (int) n : -1;
@@ -221,11 +294,22 @@ sbx_init_file_fork(sbx_init_file_t *f, unsigned server)
     made = sbx_init_clone(group, 0, &pid, &entered);
     f->pid = made < 0 ? -1 : (pid_t) made;
 
+    if (f->pid == 0 && f->sweeps) {
+        sbx_init_serve_sweep(path, sbx_init_file_lock, share, entered != 0);
+    }
+
     if (f->pid == 0) {
-        sbx_init_serve(f->call.fd, share, entered != 0);
+        sbx_init_serve(f->call.fd, sbx_init_file_lock, share, entered != 0);
     }
 
     if (f->pid == -1) {
+        share->used = 0;
+
+        if (f->sweeps) {
+            sbx_init_file_free(f);
+            return;
+        }
+
         err = (int) -made;
 
         if (err == EAGAIN) {
@@ -273,6 +357,7 @@ sbx_init_file_reap(pid_t pid, int status)
 
     f = &sbx_init_files[i];
     sbx_init_servers &= ~(1u << f->server);
+    sbx_init_shares[f->server].used = 0;
 
     if (WIFEXITED(status) && WEXITSTATUS(status) == SBX_INIT_OPENED) {
         f->state = SBX_INIT_FILE_OPEN;
@@ -287,7 +372,9 @@ sbx_init_file_reap(pid_t pid, int status)
             sbx_init_file_killed(f);
         }
 
-        sbx_init_file_free(f);
+        if (f->state == SBX_INIT_FILE_SERVED) {
+            sbx_init_file_free(f);
+        }
     }
 
     sbx_init_file_next();
@@ -305,9 +392,8 @@ sbx_init_file_killed(sbx_init_file_t *f)
 
     share = &sbx_init_shares[f->server];
 
-    if (share->temporary[0] != '\0') {
-        share->temporary[sizeof(share->temporary) - 1] = '\0';
-        sbx_init_file_sweep(share->temporary);
+    if (f->sweeps) {
+        return;
     }
 
     if (share->quiet) {
@@ -317,6 +403,30 @@ sbx_init_file_killed(sbx_init_file_t *f)
         sbx_init_error_fill(&error, &e);
         sbx_init_exec_refuse(sbx_init_source_take(&f->call), &error);
     }
+
+    if (share->temporary[0] != '\0') {
+        share->temporary[sizeof(share->temporary) - 1] = '\0';
+
+        if (sbx_init_file_sweep(share->temporary) == EISDIR) {
+            sbx_init_file_sweep_tree(f->server);
+        }
+    }
+}
+
+
+/* What an archive was unpacked into: too much to be removed by init. */
+
+static void
+sbx_init_file_sweep_tree(unsigned server)
+{
+    sbx_init_file_t  *f;
+
+    f = sbx_init_file_new();
+
+    if (f != NULL) {
+        f->sweeps = 1;
+        sbx_init_file_fork(f, server);
+    }
 }
 
 
@@ -325,7 +435,7 @@ sbx_init_file_killed(sbx_init_file_t *f)
  * the directory or put a link in its place, nothing is found there.
  */
 
-static void
+static int
 sbx_init_file_sweep(const char *path)
 {
     char             dir[SBX_PATH_MAX + 64];
@@ -342,7 +452,7 @@ sbx_init_file_sweep(const char *path)
         || sbx_copy_string(dir, sizeof(dir), path, (size_t) (name - path))
            != 0)
     {
-        return;
+        return 0;
     }
 
     memset(&how, 0, sizeof(struct open_how));
@@ -352,9 +462,11 @@ sbx_init_file_sweep(const char *path)
     fd = (int) syscall(SYS_openat2, AT_FDCWD, dir[0] ? dir : "/", &how,
                        sizeof(how));
 
-    if (fd != -1) {
-        (void) unlinkat(fd, name + 1, 0);
+    if (fd == -1 || unlinkat(fd, name + 1, 0) == 0) {
+        return 0;
     }
+
+    return errno;
 }
 
 
@@ -400,6 +512,8 @@ sbx_init_file_tick(uint64_t now)
     sbx_init_share_t  *share;
 
     served = 0;
+
+    sbx_init_file_next();
 
     for (i = 0; i < sbx_init_files_end; i++) {
         f = &sbx_init_files[i];

@@ -22,7 +22,6 @@
 #define SBX_INIT_LIST_DEPTH    200         /* directories open at once */
 #define SBX_INIT_LIST_NAMES    1000000     /* looked at */
 #define SBX_INIT_LIST_MEMORY   (48 * 1024 * 1024)
-#define SBX_INIT_LIST_PATH     32768       /* bytes; a frame takes it */
 
 
 typedef struct {
@@ -39,22 +38,6 @@ typedef struct {
 } sbx_init_items_t;
 
 
-typedef struct {
-    sbx_init_serve_t  *s;
-    sbx_f_end_t       *end;
-    sbx_error_t       *e;
-    const sbx_glob_t  *glob;            /* NULL: a plain list */
-    unsigned           depth;
-    size_t             memory;
-    uint64_t           names;
-    uint64_t           found;
-    unsigned           full:1;          /* no more is wanted, or possible */
-    size_t             len;             /* of path */
-    char               path[SBX_INIT_LIST_PATH];
-} sbx_init_list_t;
-
-
-static int sbx_init_list_run(sbx_init_list_t *list, int fd, uint64_t states);
 static int sbx_init_list_directory(sbx_init_list_t *list, int fd,
     uint64_t states);
 static int sbx_init_list_read(sbx_init_list_t *list, DIR *dir,
@@ -105,6 +88,7 @@ sbx_init_file_verb_glob(sbx_init_serve_t *s, sbx_f_end_t *end,
     list.end = end;
     list.e = e;
     list.glob = glob;
+    list.emit = sbx_init_list_emit;
 
     rc = sbx_init_list_run(&list, fd, sbx_glob_start(glob));
 
@@ -131,13 +115,14 @@ sbx_init_file_verb_list(sbx_init_serve_t *s, sbx_f_end_t *end,
     list.s = s;
     list.end = end;
     list.e = e;
+    list.emit = sbx_init_list_emit;
     levels = s->file.limit2 == 0 ? 1 : s->file.limit2;
 
     return sbx_init_list_run(&list, fd, levels);
 }
 
 
-static int
+int
 sbx_init_list_run(sbx_init_list_t *list, int fd, uint64_t states)
 {
     sbx_f_file_t  *file;
@@ -157,6 +142,8 @@ sbx_init_list_run(sbx_init_list_t *list, int fd, uint64_t states)
     if (list->len == 1) {
         list->len = 0;
     }
+
+    list->base = list->len;
 
     return sbx_init_list_directory(list, fd, states);
 }
@@ -202,7 +189,7 @@ sbx_init_list_directory(sbx_init_list_t *list, int fd, uint64_t states)
         list->len = len + 1 + n;
 
         if (!item->below) {
-            rc = sbx_init_list_emit(list, fd, item->name);
+            rc = list->emit(list, fd, item->name);
             continue;
         }
 
@@ -246,9 +233,7 @@ sbx_init_list_read(sbx_init_list_t *list, DIR *dir, uint64_t states,
 
     while ((de = readdir(dir)) != NULL) {
         if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0
-            || strncmp(de->d_name, SBX_INIT_TEMPORARY,
-                       sizeof(SBX_INIT_TEMPORARY) - 1)
-               == 0)
+            || sbx_init_hidden(de->d_name))
         {
             continue;
         }

@@ -50,6 +50,11 @@ static int sbx_init_put_begin(sbx_init_serve_t *s, sbx_init_put_t *put,
     sbx_error_t *e);
 static int sbx_init_put_body(sbx_init_serve_t *s, sbx_init_put_t *put,
     sbx_error_t *e);
+static void sbx_init_put_rename(sbx_init_serve_t *s, sbx_init_put_t *put);
+static int sbx_init_put_condition(sbx_init_serve_t *s, sbx_init_put_t *put,
+    sbx_error_t *e);
+static int sbx_init_put_matches(const char *list, size_t len,
+    const char *tag, int weak);
 static int sbx_init_put_end(sbx_init_serve_t *s, sbx_init_put_t *put,
     sbx_error_t *e);
 
@@ -61,6 +66,7 @@ sbx_init_file_verb_put(sbx_init_serve_t *s, sbx_f_end_t *end, sbx_error_t *e)
     static sbx_init_put_t  put = { .dir = -1, .fd = -1 };
 
     if (sbx_init_put_target(s, &put, e) != 0
+        || sbx_init_put_condition(s, &put, e) != 0
         || sbx_init_put_check(s, &put, e) != 0
         || sbx_init_put_room(s, &put, e) != 0
         || sbx_init_put_begin(s, &put, e) != 0)
@@ -92,16 +98,25 @@ sbx_init_put_target(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
 {
     int       follow;
     char      path[SBX_PATH_MAX];
-    unsigned  i;
+    unsigned  i, make;
 
     if (sbx_init_path(s->path, path, e) != 0) {
         return -1;
     }
 
+    /* who replaces a file makes no directories for it */
+
+    make = (s->file.flags & SBX_FILE_F_CONDITION) && s->path2[0] != '\n'
+           ? 0 : SBX_INIT_MAKE;
+
     for (i = 0; i < SBX_INIT_PUT_LINKS; i++) {
-        if (sbx_init_parent(s, path, SBX_INIT_MAKE, put->name, &put->dir, e)
-            != 0)
-        {
+        if (sbx_init_parent(s, path, make, put->name, &put->dir, e) != 0) {
+
+            if (!make && e->code == SBX_E_FILE) {
+                return sbx_error(e, 0, SBX_E_PRECONDITION,
+                                 "there is no such file");
+            }
+
             return -1;
         }
 
@@ -242,8 +257,9 @@ sbx_init_put_begin(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
     }
 
     (void) snprintf(put->temporary, sizeof(put->temporary),
-                    SBX_INIT_TEMPORARY "%016lx%016lx",
-                    (unsigned long) random[0], (unsigned long) random[1]);
+                    SBX_INIT_TEMPORARY "%016lx%016lx%s",
+                    (unsigned long) random[0], (unsigned long) random[1],
+                    put->exists ? SBX_INIT_REPLACES : "");
 
     /* told before it is made: there is no moment in which only we know */
 
@@ -334,10 +350,138 @@ sbx_init_put_body(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
 }
 
 
+/* The temporary's name tells a watch whether the file is a new one. */
+
+static void
+sbx_init_put_rename(sbx_init_serve_t *s, sbx_init_put_t *put)
+{
+    char    name[sizeof(put->temporary) + 4], *told;
+    size_t  len;
+
+    len = strcspn(put->temporary + sizeof(SBX_INIT_TEMPORARY), "-")
+          + sizeof(SBX_INIT_TEMPORARY);
+
+    (void) snprintf(name, sizeof(name), "%.*s%s", (int) len, put->temporary,
+                    put->exists ? SBX_INIT_REPLACES : "");
+
+    if (strlen(name) < sizeof(put->temporary)
+        && renameat(put->dir, put->temporary, put->dir, name) == 0)
+    {
+        (void) strcpy(put->temporary, name);
+
+        told = strrchr(s->share->temporary, '/');
+
+        if (told != NULL) {
+            told++;
+            (void) sbx_copy_string(told, sizeof(s->share->temporary)
+                                   - (size_t) (told - s->share->temporary),
+                                   name, strlen(name));
+        }
+    }
+}
+
+
+/*
+ * If-Match, a newline, If-None-Match, held against the target.  An entity
+ * tag is what the worker makes of a file's time, size and number.
+ */
+
+static int
+sbx_init_put_condition(sbx_init_serve_t *s, sbx_init_put_t *put,
+    sbx_error_t *e)
+{
+    char         tag[64];
+    const char  *none;
+    struct stat  st;
+
+    if (!(s->file.flags & SBX_FILE_F_CONDITION)) {
+        return 0;
+    }
+
+    none = strchr(s->path2, '\n');
+
+    if (none == NULL) {
+        return sbx_error(e, 0, SBX_E_INVALID, "the condition is malformed");
+    }
+
+    tag[0] = '\0';
+
+    if (fstatat(put->dir, put->name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        (void) snprintf(tag, sizeof(tag), "\"%lx-%lx-%lx\"",
+                        (unsigned long) st.st_mtim.tv_sec * 1000000000
+                        + (unsigned long) st.st_mtim.tv_nsec,
+                        (unsigned long) st.st_size,
+                        (unsigned long) st.st_ino);
+    }
+
+    if ((none != s->path2
+         && !sbx_init_put_matches(s->path2, (size_t) (none - s->path2), tag,
+                                  0))
+        || (none[1] != '\0'
+            && sbx_init_put_matches(none + 1, strlen(none + 1), tag, 1)))
+    {
+        return sbx_error(e, 0, SBX_E_PRECONDITION,
+                         "the file is not as the call expects it");
+    }
+
+    return 0;
+}
+
+
+/* A list of entity tags, or "*"; weak ones only where weak is enough. */
+
+static int
+sbx_init_put_matches(const char *list, size_t len, const char *tag, int weak)
+{
+    int          counts;
+    size_t       n;
+    const char  *p, *end, *close;
+
+    p = list;
+    end = list + len;
+
+    if (len == 1 && *p == '*') {
+        return tag[0] != '\0';
+    }
+
+    while (p < end) {
+        if (*p == ' ' || *p == '\t' || *p == ',') {
+            p++;
+            continue;
+        }
+
+        counts = 1;
+
+        if (end - p > 2 && p[0] == 'W' && p[1] == '/') {
+            p += 2;
+            counts = weak;
+        }
+
+        close = *p == '"' ? memchr(p + 1, '"', (size_t) (end - p - 1)) : NULL;
+
+        if (close == NULL) {
+            return 0;
+        }
+
+        n = (size_t) (close + 1 - p);
+
+        if (counts && tag[0] != '\0' && n == strlen(tag)
+            && memcmp(p, tag, n) == 0)
+        {
+            return 1;
+        }
+
+        p = close + 1;
+    }
+
+    return 0;
+}
+
+
 static int
 sbx_init_put_end(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
 {
-    int     rc;
+    int     rc, existed;
     mode_t  mode;
 
     mode = 0644;
@@ -364,14 +508,36 @@ sbx_init_put_end(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
         return sbx_init_errno(e, errno, "path");
     }
 
-    rc = (int) syscall(SYS_renameat2, put->dir, put->temporary, put->dir,
-                       put->name,
-                       (s->file.flags & SBX_FILE_F_NO_REPLACE)
-                       ? RENAME_NOREPLACE : 0);
+    /* what is found at the name is so when the file takes it: other calls
+     * of the session wait until it has */
 
-    if (rc == -1) {
-        return sbx_init_errno(e, errno, "path");
+    if (sbx_init_serve_lock(e) != 0) {
+        return -1;
     }
 
-    return 0;
+    rc = sbx_init_put_condition(s, put, e);
+
+    if (rc == 0) {
+        existed = put->exists;
+        put->exists = fstatat(put->dir, put->name, &put->st,
+                              AT_SYMLINK_NOFOLLOW)
+                      == 0;
+
+        if (existed != put->exists) {
+            sbx_init_put_rename(s, put);
+        }
+
+        rc = (int) syscall(SYS_renameat2, put->dir, put->temporary, put->dir,
+                           put->name,
+                           (s->file.flags & SBX_FILE_F_NO_REPLACE)
+                           ? RENAME_NOREPLACE : 0);
+
+        if (rc == -1) {
+            rc = sbx_init_errno(e, errno, "path");
+        }
+    }
+
+    sbx_init_serve_unlock();
+
+    return rc;
 }

@@ -48,11 +48,10 @@ int
 sbx_init_file_verb_delete(sbx_init_serve_t *s, sbx_f_end_t *end,
     sbx_error_t *e)
 {
-    int              dir;
+    int              dir, rc, err;
     char             name[256], path[SBX_PATH_MAX];
     size_t           len;
     struct stat      st;
-    sbx_init_tree_t  tree;
 
     if (sbx_init_path(s->path, path, e) != 0) {
         return -1;
@@ -76,7 +75,16 @@ sbx_init_file_verb_delete(sbx_init_serve_t *s, sbx_f_end_t *end,
 
     end->count = 1;
 
-    if (unlinkat(dir, name, 0) == 0) {
+    if (sbx_init_serve_lock(e) != 0) {
+        return -1;
+    }
+
+    rc = unlinkat(dir, name, 0);
+    err = errno;
+    sbx_init_serve_unlock();
+    errno = err;
+
+    if (rc == 0) {
         return 0;
     }
 
@@ -97,6 +105,16 @@ sbx_init_file_verb_delete(sbx_init_serve_t *s, sbx_f_end_t *end,
     if (errno != ENOTEMPTY || !(s->file.flags & SBX_FILE_F_RECURSIVE)) {
         return sbx_init_errno(e, errno, "path");
     }
+
+    return sbx_init_tree_remove(s, dir, name, e);
+}
+
+
+int
+sbx_init_tree_remove(sbx_init_serve_t *s, int dir, const char *name,
+    sbx_error_t *e)
+{
+    sbx_init_tree_t  tree;
 
     memset(&tree, 0, sizeof(sbx_init_tree_t));
     tree.s = s;
@@ -277,7 +295,7 @@ int
 sbx_init_file_verb_move(sbx_init_serve_t *s, sbx_f_end_t *end,
     sbx_error_t *e)
 {
-    int          rc;
+    int          rc, err;
     char         name[256], name2[256];
     sbx_auto_fd  from = -1, to = -1;
     struct stat  st;
@@ -298,16 +316,26 @@ sbx_init_file_verb_move(sbx_init_serve_t *s, sbx_f_end_t *end,
         return -1;
     }
 
+    if (sbx_init_serve_lock(e) != 0) {
+        return -1;
+    }
+
     rc = (int) syscall(SYS_renameat2, from, name, to, name2,
                        (s->file.flags & SBX_FILE_F_NO_REPLACE)
                        ? RENAME_NOREPLACE : 0);
+    err = errno;
+    sbx_init_serve_unlock();
+    errno = err;
 
-    if (rc == -1) {
-        if (errno == EXDEV) {
-            return sbx_error(e, errno, SBX_E_CONFLICT,
-                             "from and to are on different file systems");
+    if (rc == -1 && errno == EXDEV) {
+        if (sbx_init_move_copy(s, from, name, to, name2, e) != 0) {
+            return -1;
         }
 
+        rc = 0;
+    }
+
+    if (rc == -1) {
         if (errno == EINVAL) {
             return sbx_error(e, errno, SBX_E_CONFLICT,
                              "a directory cannot be moved into itself");

@@ -11,13 +11,33 @@
 
 
 #define SBX_INIT_TEMPORARY   ".sandbox-upload-"   /* then 32 hex digits */
+#define SBX_INIT_REPLACES    "-r"     /* after them: takes a file's place */
 #define SBX_INIT_OPENED      10                   /* exit status */
+#define SBX_INIT_LOCK        4                    /* descriptor, in a server */
+
+/* What a server is about: each kind has a number of servers of its own, so
+ * that what lasts cannot take those that every other call needs. */
+typedef enum {
+    SBX_INIT_KIND_CALL,
+    SBX_INIT_KIND_LONG,                 /* archives and searches */
+    SBX_INIT_KIND_WATCH,
+    SBX_INIT_KINDS
+} sbx_init_kind_t;
+
+#define SBX_INIT_SERVERS_CALL    12
+#define SBX_INIT_SERVERS_LONG    4
+#define SBX_INIT_SERVERS_WATCH   16
+#define SBX_INIT_SERVERS                                                     \
+    (SBX_INIT_SERVERS_CALL + SBX_INIT_SERVERS_LONG + SBX_INIT_SERVERS_WATCH)
 
 /* A page or two that the process which serves has in common with init. */
 typedef struct {
     volatile uint32_t   progress;      /* changes while it gets on */
     volatile uint32_t   quiet;         /* no frame is under way: init may
                                           answer in its place */
+    volatile uint32_t   kind;          /* sbx_init_kind_t */
+    volatile uint32_t   used;          /* by a server; init's */
+    volatile uint32_t   user;          /* sbx_user_t, whose the temporary is */
     char                temporary[SBX_PATH_MAX + 64];
 } sbx_init_share_t;
 
@@ -25,6 +45,7 @@ typedef struct {
 /* One call, in the process that serves it. */
 typedef struct {
     int                 call;
+    int                 lock;
     sbx_init_share_t   *share;
     sbx_wire_t          in;
     uint8_t            *out;
@@ -34,16 +55,25 @@ typedef struct {
     char                path2[SBX_PATH_MAX];
     int                 root;          /* O_PATH of "/" */
     int                 status;        /* to exit with */
+    unsigned            patience;      /* s for the worker to take more */
+    const char         *quota;         /* with SBX_E_QUOTA: of what */
+    unsigned            quota_limit;
 } sbx_init_serve_t;
 
 
 typedef int (*sbx_init_verb_t)(sbx_init_serve_t *s, sbx_f_end_t *end,
     sbx_error_t *e);
 
+/* file.c: all of them, SBX_INIT_SERVERS */
+const sbx_init_share_t *sbx_init_file_shares(void);
+
 /* serve.c */
 /* entered: the process was born in the group for file calls. */
-void sbx_init_serve(int call, sbx_init_share_t *share, int entered)
+void sbx_init_serve(int call, int lock, sbx_init_share_t *share, int entered)
     __attribute__((noreturn));
+/* Removes a directory that a server which was killed has left. */
+void sbx_init_serve_sweep(const char *path, int lock, sbx_init_share_t *share,
+    int entered) __attribute__((noreturn));
 /* Collects frames; _flush() sends them.  -1: the worker is gone, or it is
  * late. */
 int sbx_init_serve_frame(sbx_init_serve_t *s, sbx_frame_type_t type,
@@ -58,6 +88,18 @@ int sbx_init_serve_next(sbx_init_serve_t *s, sbx_frame_t *frame,
 /* The time for the next step begins anew. */
 void sbx_init_serve_alarm(sbx_init_serve_t *s, unsigned seconds);
 int sbx_init_serve_late(sbx_error_t *e);
+
+/*
+ * The call becomes one of another kind; -1: SBX_E_QUOTA, there are as many as
+ * there may be.
+ */
+int sbx_init_serve_kind(sbx_init_serve_t *s, sbx_init_kind_t kind,
+    sbx_error_t *e);
+/* One server of the session at a time; the death of its holder frees it. */
+int sbx_init_serve_lock(sbx_error_t *e);
+void sbx_init_serve_unlock(void);
+/* 1: a temporary of ours, of which nobody is told. */
+int sbx_init_hidden(const char *name);
 
 /* resolve.c: all paths, inside the session's root */
 /* "path" made absolute by the workspace. */
@@ -94,6 +136,46 @@ size_t sbx_init_entry_fill(uint8_t *buf, const struct stat *st,
 int sbx_init_entry_of(sbx_init_serve_t *s, int dirfd, const char *name,
     sbx_error_t *e);
 
+/* tree.c: a directory and all below it, by a name in dir. */
+int sbx_init_tree_remove(sbx_init_serve_t *s, int dir, const char *name,
+    sbx_error_t *e);
+
+/*
+ * file_list.c: a walk in the order of whole paths, bounded in depth, names
+ * and memory; where a bound was met end->truncated tells.  The caller sets
+ * the first part; emit() is given each entry by its directory and name,
+ * while path[0 .. len] is where it is.
+ */
+typedef struct sbx_init_list_s  sbx_init_list_t;
+
+#define SBX_INIT_LIST_PATH     32768       /* bytes; a frame takes it */
+
+struct sbx_init_list_s {
+    sbx_init_serve_t         *s;
+    sbx_f_end_t              *end;
+    sbx_error_t              *e;
+    const struct sbx_glob_s  *glob;     /* NULL: a plain list */
+    int                     (*emit)(sbx_init_list_t *list, int fd,
+                                const char *name);
+    void                     *data;
+
+    unsigned                  depth;
+    size_t                    memory;
+    uint64_t                  names;
+    uint64_t                  found;
+    unsigned                  full:1;   /* no more is wanted, or possible */
+    size_t                    base;     /* of path: the top's */
+    size_t                    len;      /* of path */
+    char                      path[SBX_INIT_LIST_PATH];
+};
+
+/* states: of the glob, or how many levels. */
+int sbx_init_list_run(sbx_init_list_t *list, int fd, uint64_t states);
+
+/* file_move.c: a file, to another mount. */
+int sbx_init_move_copy(sbx_init_serve_t *s, int from, const char *name,
+    int to, const char *name2, sbx_error_t *e);
+
 /* The verbs. */
 int sbx_init_file_verb_open(sbx_init_serve_t *s, sbx_f_end_t *end,
     sbx_error_t *e);
@@ -110,6 +192,14 @@ int sbx_init_file_verb_move(sbx_init_serve_t *s, sbx_f_end_t *end,
 int sbx_init_file_verb_glob(sbx_init_serve_t *s, sbx_f_end_t *end,
     sbx_error_t *e);
 int sbx_init_file_verb_list(sbx_init_serve_t *s, sbx_f_end_t *end,
+    sbx_error_t *e);
+int sbx_init_file_verb_search(sbx_init_serve_t *s, sbx_f_end_t *end,
+    sbx_error_t *e);
+int sbx_init_file_verb_watch(sbx_init_serve_t *s, sbx_f_end_t *end,
+    sbx_error_t *e);
+int sbx_init_file_verb_pack(sbx_init_serve_t *s, sbx_f_end_t *end,
+    sbx_error_t *e);
+int sbx_init_file_verb_unpack(sbx_init_serve_t *s, sbx_f_end_t *end,
     sbx_error_t *e);
 
 

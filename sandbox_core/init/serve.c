@@ -55,7 +55,11 @@ static const sbx_init_verb_t  sbx_init_verbs[] = {
     sbx_init_file_verb_stat,          /* SBX_FILE_STAT */
     sbx_init_file_verb_list,          /* SBX_FILE_LIST */
     sbx_init_file_verb_mkdir,         /* SBX_FILE_MKDIR */
-    sbx_init_file_verb_move           /* SBX_FILE_MOVE */
+    sbx_init_file_verb_move,          /* SBX_FILE_MOVE */
+    sbx_init_file_verb_search,        /* SBX_FILE_SEARCH */
+    sbx_init_file_verb_watch,         /* SBX_FILE_WATCH */
+    sbx_init_file_verb_pack,          /* SBX_FILE_PACK */
+    sbx_init_file_verb_unpack         /* SBX_FILE_UNPACK */
 };
 
 static volatile sig_atomic_t  sbx_init_serve_expired;
@@ -65,14 +69,16 @@ static uint8_t  sbx_init_serve_out[SBX_INIT_BUFFER];
 
 
 void
-sbx_init_serve(int call, sbx_init_share_t *share, int entered)
+sbx_init_serve(int call, int lock, sbx_init_share_t *share, int entered)
 {
     sbx_error_t              e;
     sbx_f_end_t              end;
     static sbx_init_serve_t  s;
 
     s.call = call;
+    s.lock = lock;
     s.share = share;
+    s.patience = SBX_INIT_SERVE_TIME;
     s.out = sbx_init_serve_out;
     sbx_wire_init(&s.in, sbx_init_serve_in, sizeof(sbx_init_serve_in));
     memset(&end, 0, sizeof(sbx_f_end_t));
@@ -93,6 +99,39 @@ sbx_init_serve(int call, sbx_init_share_t *share, int entered)
     }
 
     _exit(s.status);
+}
+
+
+void
+sbx_init_serve_sweep(const char *path, int lock, sbx_init_share_t *share,
+    int entered)
+{
+    char                    *name, dir[SBX_PATH_MAX + 64];
+    sbx_auto_fd              fd = -1;
+    sbx_f_file_t             file;
+    static sbx_init_serve_t  s;
+
+    s.call = lock;
+    s.lock = lock;
+    s.share = share;
+    memset(&file, 0, sizeof(sbx_f_file_t));
+    file.user = share->user;
+
+    (void) sbx_copy_string(dir, sizeof(dir), path, strlen(path));
+    name = strrchr(dir, '/');
+
+    if (name != NULL && sbx_init_serve_prepare(&s, entered, NULL) == 0
+        && sbx_init_serve_become(&file, NULL) == 0)
+    {
+        *name++ = '\0';
+        fd = open(dir[0] ? dir : "/", O_PATH|O_DIRECTORY|O_NOFOLLOW);
+
+        if (fd != -1 && sbx_init_hidden(name)) {
+            (void) sbx_init_tree_remove(&s, fd, name, NULL);
+        }
+    }
+
+    _exit(0);
 }
 
 
@@ -124,10 +163,11 @@ sbx_init_serve_prepare(sbx_init_serve_t *s, int entered, sbx_error_t *e)
         }
     }
 
-    /* 0-2 are /dev/null; the call becomes 3, and all else goes */
+    /* 0-2 are /dev/null; the call becomes 3, the lock 4, all else goes */
 
     if (dup2(s->call, SBX_INIT_CONTROL) == -1
-        || syscall(SYS_close_range, SBX_INIT_CONTROL + 1, ~0u, 0) == -1)
+        || dup2(s->lock, SBX_INIT_LOCK) == -1
+        || syscall(SYS_close_range, SBX_INIT_LOCK + 1, ~0u, 0) == -1)
     {
         return sbx_error(e, errno, SBX_E_INTERNAL, "out of descriptors");
     }
@@ -236,6 +276,8 @@ sbx_init_serve_read(sbx_init_serve_t *s, sbx_error_t *e)
         return sbx_error(e, 0, SBX_E_INVALID, "the user is unknown");
     }
 
+    s->share->user = s->file.user;
+
     return 0;
 }
 
@@ -287,6 +329,13 @@ sbx_init_serve_fail(sbx_init_serve_t *s, const sbx_error_t *e)
 
     sbx_init_error_fill(&error, e);
 
+    if (e->code == SBX_E_QUOTA && s->quota != NULL) {
+        (void) strcpy(error.scope, "session");
+        (void) sbx_copy_string(error.resource, sizeof(error.resource),
+                               s->quota, strlen(s->quota));
+        error.limit = s->quota_limit;
+    }
+
     if (sbx_init_serve_frame(s, SBX_F_ERROR, &error, sizeof(sbx_f_error_t),
                              &ignored)
             != 0
@@ -295,11 +344,102 @@ sbx_init_serve_fail(sbx_init_serve_t *s, const sbx_error_t *e)
         return;
     }
 
-    if (s->file.verb != SBX_FILE_PUT || shutdown(s->call, SHUT_WR) == -1) {
+    if ((s->file.verb != SBX_FILE_PUT && s->file.verb != SBX_FILE_UNPACK)
+        || shutdown(s->call, SHUT_WR) == -1)
+    {
         return;
     }
 
     while (recv(s->call, s->in.buf, s->in.size, 0) > 0) { /* void */ }
+}
+
+
+int
+sbx_init_serve_kind(sbx_init_serve_t *s, sbx_init_kind_t kind,
+    sbx_error_t *e)
+{
+    unsigned                 i, n;
+    const sbx_init_share_t  *all;
+
+    static const struct {
+        unsigned             max;
+        const char          *resource;
+    } kinds[SBX_INIT_KINDS] = {
+        { SBX_INIT_SERVERS_CALL, "file calls" },
+        { SBX_INIT_SERVERS_LONG, "archives and searches" },
+        { SBX_INIT_SERVERS_WATCH, "watches" }
+    };
+
+    if (sbx_init_serve_lock(e) != 0) {
+        return -1;
+    }
+
+    all = sbx_init_file_shares();
+
+    for (i = 0, n = 0; i < SBX_INIT_SERVERS; i++) {
+        n += (all[i].used && all[i].kind == kind);
+    }
+
+    if (n < kinds[kind].max) {
+        s->share->kind = kind;
+        sbx_init_serve_unlock();
+        return 0;
+    }
+
+    sbx_init_serve_unlock();
+
+    s->quota = kinds[kind].resource;
+    s->quota_limit = kinds[kind].max;
+
+    return sbx_error(e, 0, SBX_E_QUOTA,
+                     "the session has %u %s open, as many as it may",
+                     n, kinds[kind].resource);
+}
+
+
+/* A record lock is its process's: whoever is killed lets go of it. */
+
+int
+sbx_init_serve_lock(sbx_error_t *e)
+{
+    struct flock  lock;
+
+    memset(&lock, 0, sizeof(struct flock));
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+
+    while (fcntl(SBX_INIT_LOCK, F_SETLKW, &lock) == -1) {
+        if (errno != EINTR) {
+            return sbx_error(e, errno, SBX_E_INTERNAL, "fcntl() failed");
+        }
+
+        if (sbx_init_serve_late(e) != 0) {
+            return -1;
+        }
+    }
+
+    return 0;
+}
+
+
+void
+sbx_init_serve_unlock(void)
+{
+    struct flock  lock;
+
+    memset(&lock, 0, sizeof(struct flock));
+    lock.l_type = F_UNLCK;
+    lock.l_whence = SEEK_SET;
+
+    (void) fcntl(SBX_INIT_LOCK, F_SETLK, &lock);
+}
+
+
+int
+sbx_init_hidden(const char *name)
+{
+    return strncmp(name, SBX_INIT_TEMPORARY, sizeof(SBX_INIT_TEMPORARY) - 1)
+           == 0;
 }
 
 
@@ -389,7 +529,7 @@ sbx_init_serve_flush(sbx_init_serve_t *s, sbx_error_t *e)
 
         if (n != -1) {
             sent += (size_t) n;
-            sbx_init_serve_alarm(s, SBX_INIT_SERVE_TIME);
+            sbx_init_serve_alarm(s, s->patience);
             continue;
         }
 

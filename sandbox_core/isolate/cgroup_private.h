@@ -16,7 +16,7 @@
 
 #define SBX_INIT_MEMORY       (64u * 1024 * 1024)
 #define SBX_INIT_PROCESSES    64
-#define SBX_FILES_PROCESSES   16
+#define SBX_FILES_PROCESSES   40
 #define SBX_CPU_PERIOD_US     100000
 #define SBX_CPU_WEIGHT        100         /* of v2; the kernel's own */
 #define SBX_CPU_SHARES        1024        /* the same of v1 */

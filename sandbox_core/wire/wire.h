@@ -72,6 +72,10 @@ int sbx_wire_check_file(const uint8_t *p, size_t n, sbx_f_file_t *file,
 int sbx_wire_check_entry(const uint8_t *p, size_t n, sbx_f_entry_t *entry,
     const char **path, const char **owner, const char **group,
     const char **target);
+int sbx_wire_check_change(const uint8_t *p, size_t n, sbx_f_change_t *change,
+    const char **path);
+int sbx_wire_check_match(const uint8_t *p, size_t n, sbx_f_match_t *match,
+    const char **path, const char **text);
 /* args is state->argc strings, each with its NUL. */
 int sbx_wire_check_state(const uint8_t *p, size_t n, sbx_f_state_t *state,
     const char **cwd, const char **tag, const char **args);

@@ -481,7 +481,7 @@ test_files(sbx_cgroup_session_t *cs)
     ok(WIFEXITED(status) && WEXITSTATUS(status) == 7,
        "still has room for who serves files");
     pid = command_fork(fds, n, body_fork);
-    is_int(WEXITSTATUS(command_wait(pid)), 15, "but not without end");
+    is_int(WEXITSTATUS(command_wait(pid)), 39, "but not without end");
     ok(sbx_cgroup_session_kill(cs, &e) == 0, "killed");
     command_close(&c);
 

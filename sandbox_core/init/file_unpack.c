@@ -1,0 +1,1127 @@
+/*
+ * Unpacking an archive.
+ *
+ * It is unpacked into a hidden directory, in the target, or in the nearest
+ * directory above it that is there; only when the archive has come to its
+ * end, and every entry is one that may be, its entries are moved to their
+ * places.  First it is looked whether each can be; then directories that are
+ * in both are merged, and all else is renamed.  What is replaced is kept in
+ * the hidden directory meanwhile, by a second name, so that a rename that
+ * fails undoes those before it.  Other file calls wait until it is done.
+ *
+ * Nothing in an archive is a path of ours: members are made name by name,
+ * below the hidden directory, and no link is followed.
+ */
+
+#include "init_file.h"
+#include "tar.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <zlib.h>
+
+
+#define SBX_INIT_UNPACK_ENTRIES  100000
+#define SBX_INIT_UNPACK_DEPTH    100
+#define SBX_INIT_UNPACK_LOG      (16 * 1024 * 1024)
+#define SBX_INIT_UNPACK_STEP     60            /* s */
+#define SBX_INIT_UNPACK_OLD      "old"
+#define SBX_INIT_UNPACK_NEW      "new"
+
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE         1
+#endif
+
+
+typedef struct {
+    sbx_init_serve_t  *s;
+    sbx_error_t       *e;
+    sbx_f_end_t       *end;
+
+    /* where */
+    char               path[SBX_PATH_MAX];     /* of the target */
+    int                base;                   /* of the hidden directory */
+    char               name[64];               /* of it, in base */
+    int                hidden;
+    int                stage;                  /* new, in it */
+    int                old;                    /* what is replaced */
+    int                target;
+
+    /* what comes */
+    const uint8_t     *data;                   /* of the last frame */
+    size_t             left;
+    uint64_t           received;
+    unsigned           begun:1;
+    unsigned           gzip:1;
+    unsigned           over:1;                 /* the empty frame has come */
+    unsigned           done:1;                 /* the compressed data has */
+    z_stream           z;
+
+    /* what was moved, to undo it */
+    char              *log;
+    size_t             log_len;
+    size_t             log_room;
+    unsigned           kept;                   /* names in old */
+} sbx_init_unpack_t;
+
+
+static int sbx_init_unpack_begin(sbx_init_unpack_t *u);
+static int sbx_init_unpack_base(sbx_init_unpack_t *u);
+static int sbx_init_unpack_all(sbx_init_unpack_t *u);
+static int sbx_init_unpack_entry(sbx_init_unpack_t *u, sbx_tar_t *tar,
+    sbx_tar_entry_t *entry);
+static int sbx_init_unpack_name(sbx_init_unpack_t *u, char *path);
+static int sbx_init_unpack_parent(sbx_init_unpack_t *u, const char *path,
+    int make, int *dir, const char **name);
+static int sbx_init_unpack_clear(sbx_init_unpack_t *u, int dir,
+    const char *name);
+static int sbx_init_unpack_file(sbx_init_unpack_t *u, sbx_tar_t *tar,
+    const sbx_tar_entry_t *entry, int dir, const char *name);
+static int sbx_init_unpack_directory(sbx_init_unpack_t *u,
+    const sbx_tar_entry_t *entry, int dir, const char *name);
+static int sbx_init_unpack_link(sbx_init_unpack_t *u,
+    const sbx_tar_entry_t *entry, int dir, const char *name);
+static int sbx_init_unpack_hard(sbx_init_unpack_t *u, sbx_tar_entry_t *entry,
+    int dir, const char *name);
+static int sbx_init_unpack_read(void *data, void *buf, size_t n,
+    sbx_error_t *e);
+static int sbx_init_unpack_more(sbx_init_unpack_t *u);
+static int sbx_init_unpack_rest(sbx_init_unpack_t *u);
+static int sbx_init_unpack_move(sbx_init_unpack_t *u);
+static int sbx_init_unpack_names(sbx_init_unpack_t *u, int from,
+    char **names, size_t *used);
+static int sbx_init_unpack_merge(sbx_init_unpack_t *u, int from, int to,
+    char *path, size_t len, int look);
+static int sbx_init_unpack_one(sbx_init_unpack_t *u, int from, int to,
+    const char *name, char *path, size_t len, int look);
+static int sbx_init_unpack_replace(sbx_init_unpack_t *u, int from, int to,
+    const char *name, const char *path);
+static int sbx_init_unpack_note(sbx_init_unpack_t *u, char what,
+    const char *path);
+static void sbx_init_unpack_undo(sbx_init_unpack_t *u);
+
+
+static int
+sbx_init_unpack_refuse(sbx_init_unpack_t *u, const char *path,
+    const char *what)
+{
+    return sbx_error(u->e, 0, SBX_E_INVALID, "the archive's \"%.100s\" %s",
+                     path, what);
+}
+
+
+int
+sbx_init_file_verb_unpack(sbx_init_serve_t *s, sbx_f_end_t *end,
+    sbx_error_t *e)
+{
+    int                       rc;
+    static sbx_init_unpack_t  u = {
+        .base = -1, .hidden = -1, .stage = -1, .old = -1, .target = -1
+    };
+
+    u.s = s;
+    u.e = e;
+    u.end = end;
+
+    if (s->file.size != SBX_UNSET && s->file.size > s->file.max) {
+        return sbx_error(e, 0, SBX_E_TOO_LARGE,
+                         "the archive is larger than is allowed");
+    }
+
+    if (sbx_init_serve_kind(s, SBX_INIT_KIND_LONG, e) != 0) {
+        return -1;
+    }
+
+    rc = sbx_init_unpack_begin(&u);
+
+    if (rc == 0) {
+        rc = sbx_init_unpack_all(&u);
+    }
+
+    if (rc == 0) {
+        rc = sbx_init_unpack_move(&u);
+    }
+
+    /* what was replaced goes with the directory; a refusal first tells */
+
+    if (s->share->temporary[0] != '\0'
+        && sbx_init_tree_remove(s, u.base, u.name, NULL) == 0)
+    {
+        s->share->temporary[0] = '\0';
+    }
+
+    return rc;
+}
+
+
+static int
+sbx_init_unpack_begin(sbx_init_unpack_t *u)
+{
+    int       n;
+    char      dir[SBX_PATH_MAX + 64];
+    uint64_t  random[2];
+
+    if (sbx_init_unpack_base(u) != 0
+        || sbx_init_real(u->base, dir, sizeof(dir), u->e) != 0)
+    {
+        return -1;
+    }
+
+    if (sbx_init_foreign(u->base)) {
+        return sbx_error(u->e, 0, SBX_E_FILE_TYPE,
+                         "path: nothing is unpacked there");
+    }
+
+    if (getrandom(random, sizeof(random), 0) != sizeof(random)) {
+        return sbx_error(u->e, errno, SBX_E_INTERNAL, "getrandom() failed");
+    }
+
+    (void) snprintf(u->name, sizeof(u->name),
+                    SBX_INIT_TEMPORARY "%016lx%016lx",
+                    (unsigned long) random[0], (unsigned long) random[1]);
+
+    n = snprintf(u->s->share->temporary, sizeof(u->s->share->temporary),
+                 "%s/%s", dir[1] ? dir : "", u->name);
+
+    if (n < 0 || (size_t) n >= sizeof(u->s->share->temporary)
+        || mkdirat(u->base, u->name, 0700) == -1)
+    {
+        u->s->share->temporary[0] = '\0';
+        return sbx_init_errno(u->e, errno, "path");
+    }
+
+    u->hidden = sbx_init_open_at(u->base, u->name,
+                                 O_PATH|O_DIRECTORY|O_NOFOLLOW);
+
+    if (u->hidden == -1
+        || mkdirat(u->hidden, SBX_INIT_UNPACK_NEW, 0700) == -1
+        || mkdirat(u->hidden, SBX_INIT_UNPACK_OLD, 0700) == -1)
+    {
+        return sbx_init_errno(u->e, errno, "path");
+    }
+
+    u->stage = sbx_init_open_at(u->hidden, SBX_INIT_UNPACK_NEW,
+                                O_PATH|O_DIRECTORY|O_NOFOLLOW);
+    u->old = sbx_init_open_at(u->hidden, SBX_INIT_UNPACK_OLD,
+                              O_PATH|O_DIRECTORY|O_NOFOLLOW);
+
+    if (u->stage == -1 || u->old == -1) {
+        return sbx_init_errno(u->e, errno, "path");
+    }
+
+    if (sbx_init_serve_frame(u->s, SBX_F_READY, NULL, 0, u->e) != 0
+        || sbx_init_serve_flush(u->s, u->e) != 0)
+    {
+        return -1;
+    }
+
+    u->s->share->quiet = 1;
+
+    return 0;
+}
+
+
+/* The target, or what is above it; never the parent of one that is there,
+ * which need not be the user's. */
+
+static int
+sbx_init_unpack_base(sbx_init_unpack_t *u)
+{
+    char         path[SBX_PATH_MAX], *last;
+    sbx_error_t  e;
+
+    if (sbx_init_path(u->s->path, u->path, u->e) != 0) {
+        return -1;
+    }
+
+    (void) strcpy(path, u->path);
+
+    for ( ;; ) {
+        u->base = sbx_init_open(u->s, path, O_PATH|O_DIRECTORY, &e);
+
+        if (u->base != -1) {
+            break;
+        }
+
+        if (e.code != SBX_E_FILE) {
+            return sbx_error(u->e, e.err, e.code, "%s", e.text);
+        }
+
+        for (last = path + strlen(path); last > path && last[-1] == '/';
+             last--)
+        {
+            last[-1] = '\0';
+        }
+
+        last = strrchr(path, '/');
+
+        if (last == NULL) {
+            return sbx_init_errno(u->e, ENOENT, "path");
+        }
+
+        last[last == path] = '\0';
+    }
+
+    if (faccessat(u->base, ".", W_OK|X_OK, AT_EACCESS) == -1) {
+        return sbx_init_errno(u->e, errno, "path");
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_init_unpack_all(sbx_init_unpack_t *u)
+{
+    int                     rc;
+    sbx_tar_t               tar;
+    static sbx_tar_entry_t  entry;
+
+    sbx_tar_open(&tar, sbx_init_unpack_read, u);
+
+    for ( ;; ) {
+        sbx_init_serve_alarm(u->s, SBX_INIT_UNPACK_STEP);
+
+        rc = sbx_tar_next(&tar, &entry, u->e);
+
+        if (rc != 1) {
+            break;
+        }
+
+        if (++u->end->count > SBX_INIT_UNPACK_ENTRIES) {
+            return sbx_error(u->e, 0, SBX_E_TOO_LARGE,
+                             "the archive has more than %d entries",
+                             SBX_INIT_UNPACK_ENTRIES);
+        }
+
+        if (sbx_init_unpack_entry(u, &tar, &entry) != 0) {
+            return -1;
+        }
+    }
+
+    if (rc == -1 || sbx_init_unpack_rest(u) != 0) {
+        return -1;
+    }
+
+    if (u->s->file.size != SBX_UNSET && u->s->file.size != u->received) {
+        return sbx_error(u->e, 0, SBX_E_INVALID,
+                         "the archive is not of the length that was told");
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_init_unpack_entry(sbx_init_unpack_t *u, sbx_tar_t *tar,
+    sbx_tar_entry_t *entry)
+{
+    int          rc;
+    sbx_auto_fd  dir = -1;
+    const char  *name;
+
+    if (sbx_init_unpack_name(u, entry->path) != 0) {
+        return -1;
+    }
+
+    /* the directory that all is in: the target is there already */
+
+    if (entry->path[0] == '\0') {
+        return entry->type == SBX_TAR_DIRECTORY
+               ? 0 : sbx_init_unpack_refuse(u, ".", "has no name");
+    }
+
+    if (sbx_init_unpack_parent(u, entry->path, 1, &dir, &name) != 0) {
+        return -1;
+    }
+
+    if (entry->type == SBX_TAR_DIRECTORY) {
+        return sbx_init_unpack_directory(u, entry, dir, name);
+    }
+
+    /* the later of two entries of a name counts */
+
+    rc = sbx_init_unpack_clear(u, dir, name);
+
+    if (rc != 0) {
+        return rc == 1 ? sbx_init_unpack_refuse(u, entry->path,
+                                                "is a directory, too")
+                       : -1;
+    }
+
+    switch (entry->type) {
+
+    case SBX_TAR_FILE:
+        return sbx_init_unpack_file(u, tar, entry, dir, name);
+
+    case SBX_TAR_SYMLINK:
+        return sbx_init_unpack_link(u, entry, dir, name);
+
+    case SBX_TAR_HARDLINK:
+        return sbx_init_unpack_hard(u, entry, dir, name);
+
+    default:
+        return sbx_init_unpack_refuse(u, entry->path,
+                                      "is no file, directory or link");
+    }
+}
+
+
+/* Without ".", doubled and last slashes. */
+
+static int
+sbx_init_unpack_name(sbx_init_unpack_t *u, char *path)
+{
+    char      *from, *to;
+    size_t     n;
+    unsigned   depth;
+
+    if (path[0] == '/') {
+        return sbx_init_unpack_refuse(u, path, "is an absolute path");
+    }
+
+    from = path;
+    to = path;
+    depth = 0;
+
+    while (*from != '\0') {
+        n = strcspn(from, "/");
+
+        if (n == 2 && memcmp(from, "..", 2) == 0) {
+            return sbx_init_unpack_refuse(u, path, "leads out of it");
+        }
+
+        if (n != 0 && !(n == 1 && *from == '.')) {
+
+            if (n > 255 || ++depth > SBX_INIT_UNPACK_DEPTH) {
+                return sbx_init_unpack_refuse(u, path,
+                                              "is too long, or too deep");
+            }
+
+            if (to != path) {
+                *to++ = '/';
+            }
+
+            memmove(to, from, n);
+
+            if (n >= sizeof(SBX_INIT_TEMPORARY) - 1
+                && memcmp(to, SBX_INIT_TEMPORARY,
+                          sizeof(SBX_INIT_TEMPORARY) - 1)
+                   == 0)
+            {
+                return sbx_init_unpack_refuse(u, path,
+                                              "has a name that is reserved");
+            }
+
+            to += n;
+        }
+
+        from += n;
+        from += (*from == '/');
+    }
+
+    *to = '\0';
+
+    return 0;
+}
+
+
+static int
+sbx_init_unpack_parent(sbx_init_unpack_t *u, const char *path, int make,
+    int *dir, const char **name)
+{
+    int          fd;
+    char         part[256];
+    size_t       n;
+    const char  *p;
+
+    *name = path;
+    *dir = sbx_init_open_at(u->stage, ".", O_PATH|O_DIRECTORY);
+
+    if (*dir == -1) {
+        return sbx_init_errno(u->e, errno, "path");
+    }
+
+    for (p = path; strchr(p, '/') != NULL; p += n + 1) {
+        n = strcspn(p, "/");
+
+        if (sbx_copy_string(part, sizeof(part), p, n) != 0) {
+            return sbx_init_errno(u->e, ENAMETOOLONG, "path");
+        }
+
+        fd = sbx_init_open_at(*dir, part, O_PATH|O_DIRECTORY|O_NOFOLLOW);
+
+        if (fd == -1 && errno == ENOENT && make) {
+            if (mkdirat(*dir, part, 0755) == -1) {
+                return sbx_init_errno(u->e, errno, "the archive");
+            }
+
+            fd = sbx_init_open_at(*dir, part, O_PATH|O_DIRECTORY|O_NOFOLLOW);
+        }
+
+        if (fd == -1) {
+            return sbx_init_unpack_refuse(u, path,
+                                          "is below what is no directory");
+        }
+
+        (void) close(*dir);
+        *dir = fd;
+    }
+
+    *name = p;
+
+    return 0;
+}
+
+
+/* 1: a directory is there. */
+
+static int
+sbx_init_unpack_clear(sbx_init_unpack_t *u, int dir, const char *name)
+{
+    if (unlinkat(dir, name, 0) == 0 || errno == ENOENT) {
+        return 0;
+    }
+
+    return errno == EISDIR ? 1 : sbx_init_errno(u->e, errno, "the archive");
+}
+
+
+static int
+sbx_init_unpack_file(sbx_init_unpack_t *u, sbx_tar_t *tar,
+    const sbx_tar_entry_t *entry, int dir, const char *name)
+{
+    size_t           k;
+    ssize_t          n, written;
+    sbx_auto_fd      fd = -1;
+    struct statvfs   fs;
+    struct timespec  times[2];
+    static uint8_t   buf[65536];
+
+    if (fstatvfs(dir, &fs) == 0
+        && entry->size / fs.f_frsize > fs.f_bavail)
+    {
+        return sbx_init_errno(u->e, ENOSPC, "the archive");
+    }
+
+    fd = openat(dir, name, O_CREAT|O_EXCL|O_NOFOLLOW|O_WRONLY|O_CLOEXEC,
+                0600);
+
+    if (fd == -1) {
+        return sbx_init_errno(u->e, errno, "the archive");
+    }
+
+    for ( ;; ) {
+        n = sbx_tar_data(tar, buf, sizeof(buf), u->e);
+
+        if (n == -1) {
+            return -1;
+        }
+
+        if (n == 0) {
+            break;
+        }
+
+        u->end->size += (uint64_t) n;
+
+        for (k = 0; k < (size_t) n; k += (size_t) written) {
+            written = write(fd, buf + k, (size_t) n - k);
+
+            if (written == -1) {
+                if (errno != EINTR) {
+                    return sbx_init_errno(u->e, errno, "the archive");
+                }
+
+                if (sbx_init_serve_late(u->e) != 0) {
+                    return -1;
+                }
+
+                written = 0;
+            }
+        }
+
+        sbx_init_serve_alarm(u->s, SBX_INIT_UNPACK_STEP);
+    }
+
+    memset(times, 0, sizeof(times));
+    times[0].tv_nsec = UTIME_NOW;
+    times[1].tv_sec = entry->mtime;
+    times[1].tv_nsec = entry->mtime_ns;
+
+    if (fchmod(fd, entry->mode & 0777) == -1) {
+        return sbx_init_errno(u->e, errno, "the archive");
+    }
+
+    /* a time that the file system lacks is no reason */
+
+    (void) futimens(fd, times);
+
+    return 0;
+}
+
+
+/* The user can always enter, read and write a directory of his archive: it
+ * could not be moved to its place otherwise. */
+
+static int
+sbx_init_unpack_directory(sbx_init_unpack_t *u, const sbx_tar_entry_t *entry,
+    int dir, const char *name)
+{
+    sbx_auto_fd  fd = -1;
+
+    if (mkdirat(dir, name, 0755) == -1 && errno != EEXIST) {
+        return sbx_init_errno(u->e, errno, "the archive");
+    }
+
+    fd = openat(dir, name, O_RDONLY|O_DIRECTORY|O_NOFOLLOW|O_CLOEXEC);
+
+    if (fd == -1) {
+        return sbx_init_unpack_refuse(u, entry->path, "is a file, too");
+    }
+
+    if (fchmod(fd, (entry->mode & 0777) | 0700) == -1) {
+        return sbx_init_errno(u->e, errno, "the archive");
+    }
+
+    return 0;
+}
+
+
+/*
+ * ".." may stand at the beginning alone, and as often as there are
+ * directories above: after a name, that name could be a link itself, and
+ * then nobody can tell where ".." leads.
+ */
+
+static int
+sbx_init_unpack_link(sbx_init_unpack_t *u, const sbx_tar_entry_t *entry,
+    int dir, const char *name)
+{
+    int          names;
+    size_t       n;
+    unsigned     depth;
+    const char  *p;
+
+    for (depth = 0, p = entry->path; *p != '\0'; p++) {
+        depth += (*p == '/');
+    }
+
+    p = entry->target;
+    names = 0;
+
+    if (*p == '\0' || *p == '/') {
+        return sbx_init_unpack_refuse(u, entry->path,
+                                      "is a link to an absolute path, or to "
+                                      "none");
+    }
+
+    for ( /* void */ ; *p != '\0'; p += n + (p[n] == '/')) {
+        n = strcspn(p, "/");
+
+        if (n == 0 || (n == 1 && *p == '.')) {
+            continue;
+        }
+
+        if (n != 2 || memcmp(p, "..", 2) != 0) {
+            names = 1;
+            continue;
+        }
+
+        if (names || depth-- == 0) {
+            return sbx_init_unpack_refuse(u, entry->path,
+                                          "is a link that leads out of it");
+        }
+    }
+
+    if (symlinkat(entry->target, dir, name) == -1) {
+        return sbx_init_errno(u->e, errno, "the archive");
+    }
+
+    return 0;
+}
+
+
+/* To a file of the archive that has come before. */
+
+static int
+sbx_init_unpack_hard(sbx_init_unpack_t *u, sbx_tar_entry_t *entry, int dir,
+    const char *name)
+{
+    const char   *last;
+    struct stat   st;
+    sbx_auto_fd   from = -1;
+
+    if (sbx_init_unpack_name(u, entry->target) != 0
+        || sbx_init_unpack_parent(u, entry->target, 0, &from, &last) != 0)
+    {
+        return -1;
+    }
+
+    if (last[0] == '\0'
+        || fstatat(from, last, &st, AT_SYMLINK_NOFOLLOW) == -1
+        || !S_ISREG(st.st_mode))
+    {
+        return sbx_init_unpack_refuse(u, entry->path,
+                                      "is a hard link to what is no file of "
+                                      "it");
+    }
+
+    if (linkat(from, last, dir, name, 0) == -1) {
+        return sbx_init_errno(u->e, errno, "the archive");
+    }
+
+    return 0;
+}
+
+
+/* ---- its bytes --------------------------------------------------------- */
+
+
+static int
+sbx_init_unpack_more(sbx_init_unpack_t *u)
+{
+    sbx_frame_t  frame;
+
+    if (u->over) {
+        return 1;
+    }
+
+    sbx_init_serve_alarm(u->s, SBX_INIT_UNPACK_STEP);
+
+    if (sbx_init_serve_next(u->s, &frame, &u->data, u->e) != 0) {
+        return -1;
+    }
+
+    if (frame.type != SBX_F_DATA) {
+        return sbx_error(u->e, 0, SBX_E_INVALID,
+                         "the archive's frames are malformed");
+    }
+
+    if (frame.length > u->s->file.max
+        || u->received > u->s->file.max - frame.length)
+    {
+        return sbx_error(u->e, 0, SBX_E_TOO_LARGE,
+                         "the archive is larger than is allowed");
+    }
+
+    u->left = frame.length;
+    u->received += frame.length;
+    u->over = (frame.length == 0);
+
+    return u->over;
+}
+
+
+static int
+sbx_init_unpack_read(void *data, void *buf, size_t n, sbx_error_t *e)
+{
+    int                 rc;
+    size_t              part, got;
+    sbx_init_unpack_t  *u;
+
+    u = data;
+    got = 0;
+
+    while (got < n) {
+        if (u->left == 0) {
+            rc = u->done ? 1 : sbx_init_unpack_more(u);
+
+            if (rc == -1) {
+                return -1;
+            }
+
+            if (rc == 1) {
+                if (got == 0 && (!u->gzip || u->done)) {
+                    return 1;
+                }
+
+                return sbx_error(e, 0, SBX_E_INVALID,
+                                 "the archive ends too early");
+            }
+        }
+
+        /* what is compressed begins with 1f, which no name does */
+
+        if (!u->begun) {
+            u->begun = 1;
+            u->gzip = (u->data[0] == 0x1f);
+
+            if (u->gzip && inflateInit2(&u->z, 15 + 16) != Z_OK) {
+                return sbx_init_errno(e, ENOMEM, "the archive");
+            }
+        }
+
+        if (!u->gzip) {
+            part = n - got < u->left ? n - got : u->left;
+            memcpy((uint8_t *) buf + got, u->data, part);
+            u->data += part;
+            u->left -= part;
+            got += part;
+            continue;
+        }
+
+        if (u->done) {
+            u->left = 0;
+            continue;
+        }
+
+        u->z.next_in = (uint8_t *) u->data;
+        u->z.avail_in = (uInt) u->left;
+        u->z.next_out = (uint8_t *) buf + got;
+        u->z.avail_out = (uInt) (n - got);
+
+        rc = inflate(&u->z, Z_NO_FLUSH);
+
+        if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR) {
+            return sbx_error(e, 0, SBX_E_INVALID,
+                             "the archive's compressed data is damaged");
+        }
+
+        u->data += u->left - u->z.avail_in;
+        u->left = u->z.avail_in;
+        got = n - u->z.avail_out;
+        u->done = (rc == Z_STREAM_END);
+    }
+
+    return sbx_init_serve_late(e);
+}
+
+
+/* To the empty frame: what is compressed is read to its sum. */
+
+static int
+sbx_init_unpack_rest(sbx_init_unpack_t *u)
+{
+    int      rc;
+    uint8_t  buf[4096];
+
+    while (u->gzip && !u->done) {
+        rc = sbx_init_unpack_read(u, buf, 1, u->e);
+
+        if (rc == -1) {
+            return -1;
+        }
+    }
+
+    do {
+        rc = sbx_init_unpack_more(u);
+
+    } while (rc == 0);
+
+    return rc == 1 ? 0 : -1;
+}
+
+
+/* ---- to their places --------------------------------------------------- */
+
+
+static int
+sbx_init_unpack_move(sbx_init_unpack_t *u)
+{
+    int          rc, made;
+    static char  path[SBX_TAR_PATH_MAX + 256];
+
+    if (sbx_init_serve_lock(u->e) != 0) {
+        return -1;
+    }
+
+    made = 0;
+    rc = sbx_init_make(u->s, u->path, 0755, &made, &u->target, u->e);
+
+    if (rc == 0) {
+        rc = sbx_init_unpack_merge(u, u->stage, u->target, path, 0, 1);
+    }
+
+    if (rc == 0) {
+        rc = sbx_init_unpack_merge(u, u->stage, u->target, path, 0, 0);
+
+        if (rc != 0) {
+            sbx_init_unpack_undo(u);
+        }
+    }
+
+    if (rc != 0 && made) {
+        (void) unlinkat(AT_FDCWD, u->path, AT_REMOVEDIR);
+    }
+
+    sbx_init_serve_unlock();
+
+    return rc;
+}
+
+
+/* All names first: entries leave the directory while it is gone through. */
+
+static int
+sbx_init_unpack_names(sbx_init_unpack_t *u, int from, char **names,
+    size_t *used)
+{
+    int             fd;
+    DIR            *dir;
+    char           *more;
+    size_t          n, room;
+    struct dirent  *de;
+
+    *names = NULL;
+    *used = 0;
+    room = 0;
+
+    fd = openat(from, ".", O_RDONLY|O_DIRECTORY|O_CLOEXEC);
+    dir = fd != -1 ? fdopendir(fd) : NULL;
+
+    if (dir == NULL) {
+        return sbx_init_errno(u->e, errno, "the archive");
+    }
+
+    while ((de = readdir(dir)) != NULL) {
+        if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0) {
+            continue;
+        }
+
+        n = strlen(de->d_name) + 1;
+
+        if (*used + n > room) {
+            room = room * 2 + 4096;
+            more = room <= SBX_INIT_UNPACK_LOG ? malloc(room) : NULL;
+
+            if (more == NULL) {
+                (void) closedir(dir);
+                return sbx_init_errno(u->e, ENOMEM, "the archive");
+            }
+
+            if (*names != NULL) {
+                memcpy(more, *names, *used);
+                free(*names);
+            }
+
+            *names = more;
+        }
+
+        memcpy(*names + *used, de->d_name, n);
+        *used += n;
+    }
+
+    (void) closedir(dir);
+
+    return 0;
+}
+
+
+static int
+sbx_init_unpack_merge(sbx_init_unpack_t *u, int from, int to, char *path,
+    size_t len, int look)
+{
+    int     rc;
+    char   *names;
+    size_t  n, used;
+
+    rc = sbx_init_unpack_names(u, from, &names, &used);
+
+    for (n = 0; rc == 0 && n < used; n += strlen(names + n) + 1) {
+        sbx_init_serve_alarm(u->s, SBX_INIT_UNPACK_STEP);
+        rc = sbx_init_unpack_one(u, from, to, names + n, path, len, look);
+    }
+
+    free(names);
+
+    return rc;
+}
+
+
+static int
+sbx_init_unpack_one(sbx_init_unpack_t *u, int from, int to, const char *name,
+    char *path, size_t len, int look)
+{
+    int          rc;
+    size_t       n;
+    struct stat  new, old;
+    sbx_auto_fd  below = -1, into = -1;
+
+    n = strlen(name);
+
+    if (len + n + 2 > SBX_TAR_PATH_MAX + 256) {
+        return sbx_init_errno(u->e, ENAMETOOLONG, "the archive");
+    }
+
+    memcpy(path + len, name, n + 1);
+    len += n;
+
+    if (fstatat(from, name, &new, AT_SYMLINK_NOFOLLOW) == -1) {
+        return sbx_init_errno(u->e, errno, "the archive");
+    }
+
+    if (fstatat(to, name, &old, AT_SYMLINK_NOFOLLOW) == -1) {
+        if (errno != ENOENT) {
+            return sbx_init_errno(u->e, errno, "path");
+        }
+
+        if (look) {
+            return 0;
+        }
+
+        if (sbx_init_unpack_note(u, 'm', path) != 0) {
+            return -1;
+        }
+
+        rc = (int) syscall(SYS_renameat2, from, name, to, name,
+                           RENAME_NOREPLACE);
+
+        return rc == 0 ? 0 : sbx_init_errno(u->e, errno, "path");
+    }
+
+    if (S_ISDIR(new.st_mode) != S_ISDIR(old.st_mode)) {
+        return sbx_error(u->e, 0, SBX_E_FILE_TYPE,
+                         "\"%.120s\" is a directory, and in the archive it "
+                         "is none, or the reverse", path);
+    }
+
+    if (!S_ISDIR(new.st_mode)) {
+        if (S_ISREG(old.st_mode)
+            && faccessat(to, name, W_OK, AT_EACCESS) == -1)
+        {
+            return sbx_init_errno(u->e, errno, "path");
+        }
+
+        return look ? 0 : sbx_init_unpack_replace(u, from, to, name, path);
+    }
+
+    below = sbx_init_open_at(from, name, O_PATH|O_DIRECTORY|O_NOFOLLOW);
+    into = sbx_init_open_at(to, name, O_PATH|O_DIRECTORY|O_NOFOLLOW);
+
+    if (below == -1 || into == -1
+        || faccessat(into, ".", W_OK|X_OK, AT_EACCESS) == -1)
+    {
+        return sbx_init_errno(u->e, errno, "path");
+    }
+
+    path[len++] = '/';
+    path[len] = '\0';
+
+    return sbx_init_unpack_merge(u, below, into, path, len, look);
+}
+
+
+/*
+ * A reader finds the old or the new.  The last step is a rename within the
+ * directory, from a name that tells a watch what it is.
+ */
+
+static int
+sbx_init_unpack_replace(sbx_init_unpack_t *u, int from, int to,
+    const char *name, const char *path)
+{
+    char  kept[24], temporary[sizeof(u->name) + 8];
+
+    (void) snprintf(kept, sizeof(kept), "%u", u->kept);
+    (void) snprintf(temporary, sizeof(temporary), "%s" SBX_INIT_REPLACES,
+                    u->name);
+
+    if (linkat(to, name, u->old, kept, 0) == -1) {
+        return sbx_init_errno(u->e, errno, "path");
+    }
+
+    if (sbx_init_unpack_note(u, 'r', path) != 0) {
+        return -1;
+    }
+
+    u->kept++;
+
+    if (renameat(from, name, to, temporary) == -1) {
+        return sbx_init_errno(u->e, errno, "path");
+    }
+
+    if (renameat(to, temporary, to, name) == -1) {
+        (void) unlinkat(to, temporary, 0);
+        return sbx_init_errno(u->e, errno, "path");
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_init_unpack_note(sbx_init_unpack_t *u, char what, const char *path)
+{
+    char    *more;
+    size_t   n, room;
+
+    n = strlen(path) + 3;
+
+    if (u->log_len + n > u->log_room) {
+        room = u->log_room * 2 + 65536;
+        more = room <= SBX_INIT_UNPACK_LOG ? realloc(u->log, room) : NULL;
+
+        if (more == NULL) {
+            return sbx_error(u->e, ENOMEM, SBX_E_TOO_LARGE,
+                             "the archive's names are too long to be moved "
+                             "in one step");
+        }
+
+        u->log = more;
+        u->log_room = room;
+    }
+
+    /* "\0", what, the path, "\0": to be read from its end */
+
+    u->log[u->log_len] = '\0';
+    u->log[u->log_len + 1] = what;
+    memcpy(u->log + u->log_len + 2, path, n - 2);
+    u->log_len += n;
+
+    return 0;
+}
+
+
+/* The last first.  A directory that was moved is a path again in both. */
+
+static void
+sbx_init_unpack_undo(sbx_init_unpack_t *u)
+{
+    char         kept[24], *p, *slash;
+    size_t       end;
+    const char  *name;
+
+    while (u->log_len != 0) {
+        for (end = u->log_len - 2; u->log[end] != '\0'; end--) { /* void */ }
+
+        u->log_len = end;
+        p = u->log + end + 1;
+
+        {
+            char         what = *p++;
+            sbx_auto_fd  from = -1, to = -1;
+
+            slash = strrchr(p, '/');
+            name = slash != NULL ? slash + 1 : p;
+
+            if (slash != NULL) {
+                *slash = '\0';
+            }
+
+            from = sbx_init_open_at(u->stage, slash != NULL ? p : ".",
+                                    O_PATH|O_DIRECTORY);
+            to = sbx_init_open_at(u->target, slash != NULL ? p : ".",
+                                  O_PATH|O_DIRECTORY);
+
+            if (from == -1 || to == -1) {
+                continue;
+            }
+
+            if (what == 'm') {
+                (void) syscall(SYS_renameat2, to, name, from, name,
+                               RENAME_NOREPLACE);
+                continue;
+            }
+
+            (void) snprintf(kept, sizeof(kept), "%u", --u->kept);
+            (void) renameat(u->old, kept, to, name);
+        }
+    }
+}
