@@ -329,6 +329,47 @@ subtest 'what is too much' => sub {
 };
 
 
+subtest 'a slow reader costs nobody memory' => sub {
+    run($s, 'mkdir slow; head -c 24000000 /dev/urandom > slow/big');
+
+    my @pids = workers();
+    my @before = map { rss($_) } @pids;
+    my $c = open_request('GET', "/sessions/$s/archive/slow",
+                         rcvbuf => 65536);
+    my $res = read_head($c);
+    is($res->{status}, 200, 'it has begun');
+
+    # as much as fits on the way has been sent, and the rest waits
+
+    is(archive('ch')->{status}, 200, 'another archive comes meanwhile');
+    is(put($s, 'with', 'x')->{status}, 201, 'and other calls');
+
+    for my $i (0 .. $#pids) {
+        cmp_ok(rss($pids[$i]) - $before[$i], '<', 8 << 20,
+               'a worker has not grown');
+    }
+
+    my ($bytes) = read_rest($c, timeout => within(60));
+    cmp_ok(length $bytes, '>', 24_000_000, 'all of it comes');
+    is(substr($bytes, -7), "\r\n0\r\n\r\n", 'to its end');
+    close $c;
+    del($s, 'slow', query => 'recursive=1');
+};
+
+
+subtest 'an archive that cannot be ended is none' => sub {
+    run($s, 'mkdir cut; head -c 24000000 /dev/zero > cut/big');
+    my $c = open_request('GET', "/sessions/$s/archive/cut", rcvbuf => 65536);
+    read_head($c);
+    run($s, 'kill -9 -1');
+    my ($bytes) = read_rest($c, timeout => within(60));
+    isnt(substr($bytes, -7), "\r\n0\r\n\r\n",
+         'its server is killed: there is no last chunk');
+    close $c;
+    del($s, 'cut', query => 'recursive=1');
+};
+
+
 subtest 'a tree that is too deep' => sub {
     run($s, q{mkdir dp; cd dp; python3 -c "
 import os
