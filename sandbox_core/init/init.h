@@ -240,6 +240,12 @@ unsigned sbx_init_command_running(void);
 /* The moment of the next look at what a group has used of its limit. */
 uint64_t sbx_init_command_next(uint64_t now, uint64_t left, uint64_t cpus);
 
+/* pause.c: FREEZE and THAW */
+void sbx_init_pause(uint64_t now);
+void sbx_init_resume(uint64_t now);
+int sbx_init_paused(void);
+void sbx_init_pause_tick(uint64_t now);
+
 /* left.c: what commands have left in the background */
 /* The leader is dead, by itself: its group's limits go on to hold. */
 void sbx_init_left_take(const sbx_init_command_t *c);
@@ -403,6 +409,8 @@ void sbx_init_file_cut(void);
 void sbx_init_file_tick(uint64_t now);
 /* 1 while a download is open. */
 int sbx_init_file_cutting(void);
+/* Calls that are being served. */
+unsigned sbx_init_file_calls(void);
 
 
 #endif
