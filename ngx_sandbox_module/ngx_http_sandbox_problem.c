@@ -191,6 +191,7 @@ static const struct {
     { SBX_E_PRECONDITION, NGX_HTTP_SANDBOX_PRECONDITION_FAILED },
     { SBX_E_TOO_LARGE, NGX_HTTP_SANDBOX_PAYLOAD_TOO_LARGE },
     { SBX_E_CAPABILITY, NGX_HTTP_SANDBOX_CAPABILITY_NOT_SUPPORTED },
+    { SBX_E_OFFSET, NGX_HTTP_SANDBOX_OFFSET_GONE },
     { SBX_OK, NGX_HTTP_SANDBOX_INTERNAL }
 };
 
@@ -326,6 +327,13 @@ ngx_http_sandbox_problem_wire(ngx_http_request_t *r,
                                     sizeof(error->resource)));
         ngx_http_sandbox_json_raw(&j, ",\"limit\":");
         ngx_http_sandbox_json_int(&j, (int64_t) error->limit);
+    }
+
+    if (e == NGX_HTTP_SANDBOX_OFFSET_GONE) {
+        ngx_http_sandbox_json_raw(&j, ",\"stdout_oldest\":");
+        ngx_http_sandbox_json_int(&j, (int64_t) error->oldest[0]);
+        ngx_http_sandbox_json_raw(&j, ",\"stderr_oldest\":");
+        ngx_http_sandbox_json_int(&j, (int64_t) error->oldest[1]);
     }
 
     if (e == NGX_HTTP_SANDBOX_SESSION_NOT_FOUND

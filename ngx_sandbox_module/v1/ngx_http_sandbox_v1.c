@@ -43,6 +43,38 @@ ngx_http_sandbox_route_t  ngx_http_sandbox_v1_routes[] = {
       NGX_HTTP_SANDBOX_BODY_JSON, SBX_CAP_SHELL, "install",
       ngx_http_sandbox_v1_install },
 
+    { NGX_HTTP_GET, "sessions/{id}/processes",
+      NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_SHELL, "processes",
+      ngx_http_sandbox_v1_process_list },
+
+    { NGX_HTTP_GET, "sessions/{id}/processes/{pid}",
+      NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_SHELL, "process",
+      ngx_http_sandbox_v1_process_get },
+
+    { NGX_HTTP_GET, "sessions/{id}/processes/{pid}/output",
+      NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_SHELL, "output",
+      ngx_http_sandbox_v1_process_output },
+
+    { NGX_HTTP_POST, "sessions/{id}/processes/{pid}/stdin",
+      NGX_HTTP_SANDBOX_BODY_STREAM, SBX_CAP_SHELL, "stdin",
+      ngx_http_sandbox_v1_process_stdin },
+
+    { NGX_HTTP_POST, "sessions/{id}/processes/{pid}/signal",
+      NGX_HTTP_SANDBOX_BODY_JSON, SBX_CAP_SHELL, "signal",
+      ngx_http_sandbox_v1_process_signal },
+
+    { NGX_HTTP_POST, "sessions/{id}/processes/{pid}/resize",
+      NGX_HTTP_SANDBOX_BODY_JSON, SBX_CAP_SHELL, "resize",
+      ngx_http_sandbox_v1_process_resize },
+
+    { NGX_HTTP_POST, "sessions/{id}/cancel",
+      NGX_HTTP_SANDBOX_BODY_NONE, 0, "cancel",
+      ngx_http_sandbox_v1_cancel },
+
+    { NGX_HTTP_GET, "sessions/{id}/terminal",
+      NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_SHELL, "terminal",
+      ngx_http_sandbox_v1_terminal },
+
     { NGX_HTTP_GET, "sessions/{id}/files",
       NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_FILES, "files",
       ngx_http_sandbox_v1_files },
@@ -229,7 +261,7 @@ ngx_http_sandbox_v1_frame(ngx_http_sandbox_call_t *call,
 {
     sbx_f_error_t  error;
 
-    if (fd != NGX_INVALID_FILE && frame->type != SBX_F_OPENED) {
+    if (fd != NGX_INVALID_FILE && frame->type != call->brings) {
         (void) ngx_close_file(fd);
         return ngx_http_sandbox_v1_broken(call, "an unasked descriptor");
     }

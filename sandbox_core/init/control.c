@@ -149,6 +149,13 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
         }
         break;
 
+    case SBX_OP_PROCESS:
+    case SBX_OP_CANCEL:
+        if (nfds != 0) {
+            sbx_init_call_task(task, fds[--nfds]);
+        }
+        break;
+
     case SBX_OP_CUT:
         sbx_init.ending = 1;
         sbx_init_cut_asked = 1;

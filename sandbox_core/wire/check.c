@@ -284,6 +284,50 @@ sbx_wire_check_entry(const uint8_t *p, size_t n, sbx_f_entry_t *entry,
 
 
 int
+sbx_wire_check_state(const uint8_t *p, size_t n, sbx_f_state_t *state,
+    const char **cwd, const char **tag, const char **args)
+{
+    size_t    i;
+    uint32_t  ends;
+
+    if (n < sizeof(sbx_f_state_t)) {
+        return -1;
+    }
+
+    memcpy(state, p, sizeof(sbx_f_state_t));
+    p += sizeof(sbx_f_state_t);
+    n -= sizeof(sbx_f_state_t);
+
+    if (state->kind > SBX_KIND_CODE || state->user > SBX_USER_ROOT
+        || state->cwd_len >= SBX_PATH_MAX || state->tag_len > SBX_TAG_MAX
+        || state->args_len > SBX_FRAME_MAX
+        || n != (size_t) state->cwd_len + state->tag_len + state->args_len)
+    {
+        return -1;
+    }
+
+    *cwd = (const char *) p;
+    *tag = *cwd + state->cwd_len;
+    *args = *tag + state->tag_len;
+
+    if (memchr(*cwd, '\0', (size_t) state->cwd_len + state->tag_len) != NULL)
+    {
+        return -1;
+    }
+
+    for (ends = 0, i = 0; i < state->args_len; i++) {
+        ends += ((*args)[i] == '\0');
+    }
+
+    if (ends != state->argc || (i != 0 && (*args)[i - 1] != '\0')) {
+        return -1;
+    }
+
+    return 0;
+}
+
+
+int
 sbx_session_id_ok(const char *s, size_t len)
 {
     size_t  i;
