@@ -35,6 +35,10 @@ ngx_http_sandbox_route_t  ngx_http_sandbox_v1_routes[] = {
       NGX_HTTP_SANDBOX_BODY_NONE, 0, "resume",
       ngx_http_sandbox_v1_resume },
 
+    { NGX_HTTP_POST, "run",
+      NGX_HTTP_SANDBOX_BODY_JSON, 0, "run",
+      ngx_http_sandbox_v1_run },
+
     { NGX_HTTP_POST, "sessions/{id}/exec",
       NGX_HTTP_SANDBOX_BODY_JSON, SBX_CAP_SHELL, "exec",
       ngx_http_sandbox_v1_exec },

@@ -178,8 +178,7 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
         break;
 
     case SBX_OP_BUSY:
-        (void) sbx_init_control_send(SBX_R_BUSY, sbx_init_command_running()
-                                                 + sbx_init_file_calls());
+        (void) sbx_init_control_send(SBX_R_BUSY, sbx_init_busy());
         break;
     }
 

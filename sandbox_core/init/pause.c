@@ -5,6 +5,7 @@
  */
 
 #include "init.h"
+#include "init_process.h"
 
 
 #define SBX_INIT_ALIVE   5000000     /* us between signs of life */
@@ -63,6 +64,25 @@ int
 sbx_init_paused(void)
 {
     return sbx_init_frozen_at != 0;
+}
+
+
+unsigned
+sbx_init_busy(void)
+{
+    unsigned          n;
+    sbx_init_call_t  *call;
+
+    n = sbx_init_command_running() + sbx_init_file_calls();
+
+    for (call = sbx_init_call_each(NULL);
+         call != NULL;
+         call = sbx_init_call_each(call))
+    {
+        n++;
+    }
+
+    return n;
 }
 
 
