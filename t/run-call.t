@@ -179,6 +179,9 @@ subtest 'what goes wrong later names the place, and nothing is left' => sub {
          [ 'a capability that is lacking', 403, 'E3004', qr{^/files/x: .*files},
            { steps => \@ok, files => { x => '' },
              manifest => { capabilities => [ 'shell' ] } } ],
+         [ 'more than the disk', 507, 'E4006', qr{^/files/big: },
+           { steps => \@ok, files => { big => 'x' x 2_000_000 },
+             manifest => { resources => { disk => '1MB' } } } ],
          [ 'no shell', 403, 'E3004', qr{^/steps/0: .*shell},
            { steps => \@ok, manifest => { capabilities => [ 'files' ] } } ])
     {
