@@ -57,7 +57,7 @@ subtest 'PATCH changes the time, the metadata, or both' => sub {
     my $id = create_ok({ timeout_s => 100, metadata => { a => '1' } });
 
     my $res = patch($id, { timeout_s => 600 });
-    is($res->{status}, 200, '200');
+    is($res->{status}, 200, 'it is answered');
     is($res->{json}{session_id}, $id, 'the session');
     cmp_ok(abs(seconds($res->{json}{expires_at}) - time - 600), '<', 5,
            'timeout_s counts from now');
@@ -225,7 +225,7 @@ subtest 'DELETE with time to end' => sub {
 
     my $t0 = time;
     my $res = call('DELETE', "/sessions/$id?grace_s=20");
-    is($res->{status}, 204, '204');
+    is($res->{status}, 204, 'it ends');
     cmp_ok(time - $t0, '<', within(10), 'it is not waited in vain');
 
     my $r = $job->get;
@@ -260,6 +260,16 @@ subtest 'DELETE with time to end' => sub {
        'one that is given time can be ended at once');
     is($end->get, 204, 'which the first call sees too');
     $job->get;
+
+    $id = create_ok();
+    is(run($id, 'sleep 1000 & setsid sleep 1000 & exit 0')->{exit_code}, 0,
+       'what a command has left behind');
+    $t0 = time;
+    is(call('DELETE', "/sessions/$id?grace_s=60")->{status}, 204,
+       'is told too');
+    cmp_ok(time - $t0, '<', within(30), 'and obeys');
+
+    undef $id;
 
     for my $bad ('-1', 'x', '601', '') {
         $id //= create_ok();

@@ -167,6 +167,7 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
     case SBX_OP_TERMINATE:
         sbx_init.ending = 1;
         sbx_init_command_terminate();
+        sbx_init_orphan_terminate();
         break;
 
     case SBX_OP_FREEZE:

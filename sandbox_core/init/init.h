@@ -258,6 +258,8 @@ void sbx_init_pause(uint64_t now);
 void sbx_init_resume(uint64_t now);
 int sbx_init_paused(void);
 void sbx_init_pause_tick(uint64_t now);
+/* SIGTERM to what commands have left behind. */
+void sbx_init_orphan_terminate(void);
 /* Commands that run and calls that are open. */
 unsigned sbx_init_busy(void);
 

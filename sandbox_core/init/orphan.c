@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,6 +19,7 @@
 
 
 #define SBX_INIT_ORPHANS_READ   65536     /* bytes of a group's list */
+#define SBX_INIT_ORPHANS_TOLD   256       /* of a session's end */
 
 
 static const char *sbx_init_orphans(int procs);
@@ -233,4 +235,28 @@ sbx_init_orphan_signal(int pid, int sig)
     }
 
     return (int) syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0);
+}
+
+
+/* More are not told: who has that many does not wait for words. */
+
+void
+sbx_init_orphan_terminate(void)
+{
+    int              pid;
+    unsigned         n;
+    sbx_init_turn_t  turn;
+
+    memset(&turn, 0, sizeof(turn));
+    turn.group = -1;
+
+    for (n = 0; n < SBX_INIT_ORPHANS_TOLD; n++) {
+        pid = sbx_init_orphan_next(&turn);
+
+        if (pid == 0) {
+            return;
+        }
+
+        (void) sbx_init_orphan_signal(pid, SIGTERM);
+    }
 }
