@@ -26,6 +26,7 @@ my $YAML = "$SandboxTest::ROOT/docs/openapi.yaml";
 
 # By status, or by operation and status.
 my %NOT_HERE = (
+    'terminal 101' => 'is another protocol: t/terminal.t',
     500 => 'only a failing machine gives it',
     'run 429' => 'takes a session that fills between two steps',
     'run 507' => 'takes a body longer than this server reads',
@@ -444,8 +445,6 @@ subtest 'commands' => sub {
 
     calls(exec => '400 E3001', 'an unknown field', %s,
           json => { cmd => 'true', colour => 'red' });
-    calls(exec => '400 E3001', 'what is not offered', %s, valid => 1,
-          json => { cmd => 'true', background => JSON::PP::true });
     calls(exec => '400 E2002', 'more than the session has', %s, valid => 1,
           json => { cmd => 'true', limits => { memory => '2GB' } });
     calls(exec => '400 E4002', 'a directory that is no path', %s,
@@ -475,6 +474,96 @@ subtest 'commands' => sub {
           json => { packages => [ 'a' x 70_000 ] });
     calls(install => '415 E3011', 'another type of body', %s, json => '{}',
           headers => { 'Content-Type' => 'text/plain' });
+};
+
+
+subtest 'processes' => sub {
+    my %s = (session_id => $id);
+    my %none = (%s, pid => 99999);
+    my %gone = (session_id => $unknown, pid => 1);
+    my %files = (session_id => $session{files}, pid => 1);
+
+    for my $type (qw(application/x-ndjson text/event-stream)) {
+        my $res = calls(exec => 200, "as $type", %s,
+                        json => { cmd => 'echo hi' },
+                        headers => { Accept => $type });
+        is($res->{headers}{'content-type'}, $type, 'is of that type');
+    }
+
+    my $res = calls(exec => 202, 'the example background', %s,
+                    json => example(exec => 'background'));
+    my %p = (%s, pid => $res->{json}{pid});
+
+    calls(listProcesses => 200, 'has it', %s);
+    calls(getProcess => 200, 'while it runs', %p);
+    calls(resizeProcess => 204, 'the example', %p,
+          json => example(resizeProcess => 'wide'));
+    calls(writeStdin => 204, 'some text', %p, body => "hello\n");
+    calls(signalProcess => 204, 'the example', %p,
+          json => example(signalProcess => 'name'));
+    SandboxTest::wait_for(sub {
+        calls(getProcess => 200, 'after it', %p)->{json}{state} eq 'exited';
+    });
+    calls(getOutput => 200, 'of what has ended', %p);
+    calls(getOutput => 200, 'from an offset', %p,
+          query => { stdout_from => 1, stderr_from => 0,
+                     encoding => 'base64' });
+    calls(getOutput => '400 E3001', 'no offset', %p,
+          query => { stdout_from => 'x' });
+
+    $res = calls(exec => 202, 'one that writes much', %s,
+                 json => { cmd => 'yes | head -c 200000', max_output_bytes =>
+                           65536, background => JSON::PP::true });
+    my %much = (%s, pid => $res->{json}{pid});
+    SandboxTest::wait_for(sub {
+        calls(getProcess => 200, 'and ends', %much)->{json}{state}
+            eq 'exited';
+    });
+    calls(getOutput => '410 E3008', 'what is gone', %much,
+          query => { stdout_from => 0 });
+
+    calls(cancel => 200, 'none', %s);
+    calls(cancel => '404 E2009', 'no such session', %gone);
+
+    calls(terminal => '400 E3001', 'by a plain GET', %s,
+          query => { rows => 24, cols => 80 });
+
+    my %upgrade = (Connection => 'Upgrade', Upgrade => 'websocket',
+                   'Sec-WebSocket-Version' => 13,
+                   'Sec-WebSocket-Key' => 'dGhlIHNhbXBsZSBub25jZQ==');
+
+    calls(terminal => '403 E1002', 'of another site', %s,
+          headers => { %upgrade, Origin => 'http://evil.example' });
+    calls(terminal => '403 E3004', 'without the capability', %files,
+          headers => \%upgrade);
+    calls(terminal => '404 E2009', 'no such session', %gone,
+          headers => \%upgrade);
+
+    my %more = (listProcesses => {}, getProcess => {}, getOutput => {},
+                writeStdin => { body => 'x' },
+                signalProcess => { json => { signal => 15 }, valid => 1 },
+                resizeProcess => { json => { rows => 1, cols => 1 },
+                                   valid => 1 });
+
+    for my $name (sort keys %more) {
+        my %a = %{ $more{$name} };
+
+        calls($name => '403 E3004', 'without the capability', %files, %a);
+        calls($name => '404 E2009', 'no such session', %gone, %a);
+        next if $name eq 'listProcesses';
+        calls($name => '404 E3002', 'no such process', %none, %a);
+        next if $name =~ /^get/;
+        calls($name => '409 E2011', 'after its end', %p, %a);
+        next if $name eq 'writeStdin';
+        calls($name => '400 E3001', 'an empty object', %p, json => {});
+        calls($name => '413 E4005', 'a large body', %p,
+              json => { signal => 'a' x 70_000 });
+        calls($name => '415 E3011', 'another type of body', %p,
+              json => '{}', headers => { 'Content-Type' => 'text/plain' });
+    }
+
+    calls(writeStdin => '400 E3001', 'a flag that cannot be', %p,
+          query => { eof => 2 }, body => 'x');
 };
 
 
@@ -683,14 +772,21 @@ subtest 'without a broker' => sub {
     });
 
     my %json = (patchSession => {}, createSession => { %who },
-                run => { %who, steps => [ { cmd => 'true' } ] }, exec => { cmd => 'true' },
-                install => { packages => [ 'x' ] });
+                run => { %who, steps => [ { cmd => 'true' } ] },
+                exec => { cmd => 'true' },
+                install => { packages => [ 'x' ] },
+                signalProcess => { signal => 15 },
+                resizeProcess => { rows => 1, cols => 1 });
+    my %upgrade = (Connection => 'Upgrade', Upgrade => 'websocket',
+                   'Sec-WebSocket-Version' => 13,
+                   'Sec-WebSocket-Key' => 'dGhlIHNhbXBsZSBub25jZQ==');
 
     for my $name (sort keys %op) {
         next if !$op{$name}{responses}{503};
 
         calls($name => '503 E5001', 'cannot be', session_id => $id,
-              path => 'data.txt',
+              path => 'data.txt', pid => 7,
+              $name eq 'terminal' ? (headers => \%upgrade) : (),
               query => $name =~ /ByQuery/ ? { path => 'data.txt' } : {},
               $json{$name} ? (json => $json{$name}, valid => 1)
                            : $op{$name}{method} eq 'PUT' ? (body => 'x')

@@ -413,8 +413,10 @@ typedef struct {
 /*
  * EXEC.  string table: the working directory, then argc arguments, then envc
  * "K=V" strings, each with its NUL; strings_size bytes in STRINGS frames
- * right after this frame.  Then STDIN frames; the end of standard input is
- * always explicit, also when there is none.
+ * right after this frame.  Then STDIN frames; their end, the empty one, is
+ * always explicit, also when there is none.  It is the end of standard input
+ * too, but with SBX_EXEC_STDIN_OPEN; on a terminal it is the character for it.
+ * Without a timeout SBX_EXEC_BACKGROUND has none.
  */
 typedef struct {
     uint32_t      flags;                  /* SBX_EXEC_* */
@@ -501,10 +503,11 @@ typedef struct {
  * run, the newest SBX_PROCESSES_KEPT that have ended, and what ended commands
  * left behind.
  *
- * An EXEC with SBX_EXEC_BACKGROUND is answered by STARTED and END: its output
- * goes to rings of max_output bytes, SBX_RINGS_MAX over all of a session
- * (the oldest bytes go first, but none that somebody who is attached has yet
- * to read).  One with SBX_EXEC_DETACH becomes so when its worker goes.
+ * An EXEC with SBX_EXEC_BACKGROUND is answered by STARTED and, once the pipe
+ * has taken its STDIN frames (or it has ended), by END: its output goes to
+ * rings of max_output bytes, SBX_RINGS_MAX over all of a session (the oldest
+ * bytes go first, but none that somebody who is attached has yet to read).
+ * One with SBX_EXEC_DETACH becomes so when its worker goes.
  */
 typedef enum {
     SBX_PROCESS_LIST   = 1,   /* -> STATE..., END */
@@ -545,7 +548,8 @@ typedef enum {
 } sbx_kind_t;
 
 /* Strings follow: working directory, tag, then argc arguments, each of these
- * with its NUL; cut to what a frame holds, SBX_STATE_CUT tells. */
+ * with its NUL; cut to 8 KiB in all, SBX_STATE_CUT tells.  Those of an orphan,
+ * and its start, are those of the command that left it behind. */
 typedef struct {
     int32_t       pid;
     uint32_t      kind;                   /* sbx_kind_t */
@@ -691,6 +695,8 @@ typedef struct {
 #define SBX_TASK_FD_DIR           0x2000  /* the group in the core's tree, to
                                              be cloned into; that spares the
                                              attach file .core */
+#define SBX_TASK_FD_PROCS         0x4000  /* cgroup.procs in the core's tree:
+                                             what it has left behind */
 #define SBX_TASK_FD_CPU_MAX       0x1000  /* the group's quota, O_WRONLY: who
                                              is to die shall not wait for
                                              its turn */

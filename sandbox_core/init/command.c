@@ -182,6 +182,13 @@ sbx_init_command_start(sbx_init_command_t *c, int with_input)
             sbx_init_error_quota(&error,
                                  sbx_init.config->limits.processes);
 
+        } else if ((c->exec.flags & SBX_EXEC_TTY)
+                   && (errno == ENOENT || errno == ENOTTY))
+        {
+            (void) sbx_error(&e, errno, SBX_E_CAPABILITY,
+                             "the session has no terminals");
+            sbx_init_error_fill(&error, &e);
+
         } else {
             (void) sbx_error(&e, errno, SBX_E_UNAVAILABLE,
                              "the command cannot be started now");

@@ -109,6 +109,7 @@ typedef enum {
     SBX_INIT_FD_OOM_EVENT,
     SBX_INIT_FD_CPU_MAX,
     SBX_INIT_FD_DIR,
+    SBX_INIT_FD_PROCS,
     SBX_INIT_FD_MAX
 } sbx_init_fd_t;
 
@@ -274,7 +275,7 @@ void sbx_init_left_cancel(void);
 int sbx_init_left_cancelling(void);
 /* The list of a group's processes, and whose it was; NULL: no such group. */
 const sbx_f_state_t *sbx_init_left_group(unsigned i, int *procs,
-    const char **tag);
+    const char **strings);
 
 /* kill.c */
 /* A group that is about to be killed does not wait for its quota. */

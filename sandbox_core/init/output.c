@@ -32,7 +32,7 @@
 #define SBX_INIT_PIECES      8               /* pipes read after a pause */
 #define SBX_INIT_CRUMB       8192            /* bytes */
 #define SBX_INIT_CRUMBS      1000            /* us between them */
-#define SBX_INIT_STORE       262144          /* bytes in one piece, kept */
+#define SBX_INIT_STORE       131072          /* bytes in one piece, kept */
 #define SBX_INIT_TTY_LAST    131072          /* more than a terminal holds */
 #define SBX_INIT_TTY_AGAIN   50000           /* us: nobody has it open now */
 

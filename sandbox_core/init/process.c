@@ -6,6 +6,7 @@
 
 #include "init_process.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -19,6 +20,7 @@ static void sbx_init_process_free(sbx_init_process_t *process);
 static sbx_init_process_t  *sbx_init_oldest;
 static sbx_init_process_t  *sbx_init_youngest;
 static uint64_t             sbx_init_process_seq;
+static uint64_t             sbx_init_process_ends;
 static unsigned             sbx_init_results;
 
 
@@ -45,7 +47,10 @@ sbx_init_process_new(sbx_init_command_t *c)
     process->state.user = c->exec.user;
     process->state.flags |= (c->exec.flags & SBX_EXEC_TTY)
                             ? SBX_STATE_TTY : 0;
-    process->state.kind = SBX_KIND_COMMAND;
+    process->state.kind = (c->exec.flags & (SBX_EXEC_TTY|SBX_EXEC_STDIN_OPEN
+                                            |SBX_EXEC_BACKGROUND))
+                          == (SBX_EXEC_TTY|SBX_EXEC_STDIN_OPEN)
+                          ? SBX_KIND_TERMINAL : SBX_KIND_COMMAND;
 
     for (i = 0; i < 2; i++) {
         process->rings[i].hold = SBX_INIT_FREE_HOLD;
@@ -80,8 +85,16 @@ sbx_init_process_strings(sbx_init_process_t *process,
     end = p + SBX_INIT_STRINGS_KEPT;
     state = &process->state;
 
-    len = strnlen(cwd, SBX_PATH_MAX - 1);
-    memcpy(p, cwd, len);
+    len = 0;
+
+    if (cwd[0] != '/') {
+        len = (size_t) snprintf(p, SBX_PATH_MAX, "%s%s",
+                                sbx_init.config->workspace,
+                                cwd[0] != '\0' ? "/" : "");
+    }
+
+    memcpy(p + len, cwd, strnlen(cwd, SBX_PATH_MAX - 1 - len));
+    len += strnlen(cwd, SBX_PATH_MAX - 1 - len);
     state->cwd_len = (uint32_t) len;
     p += len;
 
@@ -123,7 +136,13 @@ sbx_init_process_started(sbx_init_command_t *c)
 
     for (other = sbx_init_oldest; other != NULL; other = other->next) {
         if (other->state.pid == c->pid) {
-            sbx_init_results--;
+            if (other->command != NULL) {
+                other->command->process = NULL;
+
+            } else {
+                sbx_init_results--;
+            }
+
             sbx_init_process_free(other);
             break;
         }
@@ -164,6 +183,7 @@ sbx_init_process_ended(sbx_init_command_t *c)
     }
 
     process->command = NULL;
+    process->ended = ++sbx_init_process_ends;
     process->state.exit = c->exit;
     process->state.flags |= SBX_STATE_EXITED;
     process->state.flags &= ~(uint32_t) SBX_STATE_STDIN_OPEN;
@@ -200,20 +220,32 @@ sbx_init_process_ring(sbx_init_command_t *c)
 }
 
 
+/* The one that ended first; not one that somebody is reading: of readers
+ * there are fewer than results. */
+
 static void
 sbx_init_process_forget(void)
 {
-    sbx_init_process_t  *process;
+    sbx_init_process_t  *process, *first;
 
-    for (process = sbx_init_oldest;
-         process != NULL && sbx_init_results > SBX_PROCESSES_KEPT;
-         process = process->next)
+    if (sbx_init_results <= SBX_PROCESSES_KEPT) {
+        return;
+    }
+
+    first = NULL;
+
+    for (process = sbx_init_oldest; process != NULL; process = process->next)
     {
-        if (process->command == NULL) {
-            sbx_init_results--;
-            sbx_init_process_free(process);
-            return;
+        if (process->command == NULL && process->readers == 0
+            && (first == NULL || process->ended < first->ended))
+        {
+            first = process;
         }
+    }
+
+    if (first != NULL) {
+        sbx_init_results--;
+        sbx_init_process_free(first);
     }
 }
 
@@ -292,4 +324,22 @@ sbx_init_process_frame(const sbx_init_process_t *process, uint8_t *buffer)
     memcpy(buffer + n + sizeof(state), process->strings, process->size);
 
     return n + sizeof(state) + process->size;
+}
+
+
+char *
+sbx_init_process_copy(const sbx_init_process_t *process, sbx_f_state_t *state)
+{
+    char  *strings;
+
+    memset(state, 0, sizeof(sbx_f_state_t));
+
+    strings = process != NULL ? malloc(process->size) : NULL;
+
+    if (strings != NULL) {
+        *state = process->state;
+        memcpy(strings, process->strings, process->size);
+    }
+
+    return strings;
 }

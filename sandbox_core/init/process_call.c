@@ -518,7 +518,7 @@ sbx_init_call_cancel(sbx_init_call_t *call)
          c != NULL;
          c = sbx_init_command_each(c))
     {
-        if (!c->started || c->reaped) {
+        if (!c->started || c->reaped || c->killed) {
             continue;
         }
 

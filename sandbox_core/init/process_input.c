@@ -151,7 +151,7 @@ sbx_init_writer_write(sbx_init_call_t *call)
 
     c = call->process->command;
 
-    if (c->input_left != 0 || (c->writer != NULL && c->writer != call)) {
+    if (c->writer != NULL ? c->writer != call : c->input_left != 0) {
         return;
     }
 

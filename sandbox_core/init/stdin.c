@@ -85,8 +85,12 @@ sbx_init_input_next(sbx_init_command_t *c)
         return;
     }
 
-    if (c->input_left == 0) {
+    if (c->writer != NULL || c->input_left == 0) {
         sbx_init_process_input(c);
+    }
+
+    if (c->writer == NULL && c->input_left != 0) {
+        sbx_init_input_write(c);
     }
 
     if (c->input.fd == -1 || c->input_left != 0 || c->writer != NULL) {
@@ -162,10 +166,6 @@ sbx_init_input_event(sbx_init_source_t *source, uint32_t events)
     }
 
     sbx_init_input_next(c);
-
-    if (c->input_left != 0 && c->writer == NULL && c->input.fd != -1) {
-        sbx_init_input_write(c);
-    }
 
     if (c->input_left == 0 && c->call.fd != -1) {
         sbx_init_exec_resume(c);

@@ -61,6 +61,9 @@ typedef struct {
     uint64_t            max_file_size;
     uint64_t            open_files;
     uint64_t            stack;
+    uint32_t            rows;
+    uint32_t            cols;
+    const char         *tag;
     sbx_task_t          task;        /* group: fds, attach_count ... */
     const int          *fds;
     unsigned            nfds;
@@ -149,7 +152,8 @@ init_build_root(void)
         "usr", "etc", "dev", "proc", "tmp", "home", "home/user", "root", "old"
     };
     static const char *const  links[] = { "bin", "sbin", "lib", "lib64" };
-    static const char *const  nodes[] = { "null", "zero", "full", "urandom" };
+    static const char *const  nodes[] = { "null", "zero", "full", "urandom",
+                                         "tty" };
 
     if (mount(NULL, "/", NULL, MS_REC|MS_PRIVATE, NULL) == -1
         || mount("tmpfs", init_root, "tmpfs", 0, init_disk) == -1
@@ -176,9 +180,13 @@ init_build_root(void)
         }
     }
 
-    /* a file system of its own, as in a real session */
+    /* file systems of its own, as in a real session */
 
-    if (mount("tmpfs", "dev", "tmpfs", 0, "mode=0755") == -1) {
+    if (mount("tmpfs", "dev", "tmpfs", 0, "mode=0755") == -1
+        || mkdir("dev/pts", 0755) == -1
+        || mount("devpts", "dev/pts", "devpts", MS_NOSUID|MS_NOEXEC,
+                 "newinstance,ptmxmode=0666,mode=0620,gid=5,max=64") == -1)
+    {
         init_die("dev");
     }
 
@@ -726,6 +734,10 @@ init_exec_begin(init_session_t *s, const init_exec_t *x, init_call_t *call)
     exec.max_file_size = x->max_file_size ? x->max_file_size : SBX_UNSET;
     exec.open_files = x->open_files ? x->open_files : SBX_UNSET;
     exec.stack = x->stack ? x->stack : SBX_UNSET;
+    exec.rows = x->rows;
+    exec.cols = x->cols;
+    (void) snprintf(exec.tag, sizeof(exec.tag), "%s",
+                    x->tag != NULL ? x->tag : "");
 
     task = x->task;
     task.command = ++init_number;
