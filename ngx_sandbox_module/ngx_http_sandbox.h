@@ -395,6 +395,9 @@ ngx_int_t ngx_http_sandbox_stream_send(ngx_http_sandbox_stream_t *s);
 ngx_int_t ngx_http_sandbox_stream_bytes(ngx_http_sandbox_stream_t *s,
     const void *head, size_t head_len, const void *data, size_t len);
 
+/* Whether the client has yet to take something. */
+ngx_uint_t ngx_http_sandbox_stream_behind(ngx_http_sandbox_stream_t *s);
+
 /* Ends the body; what to finalize with.  Call it once. */
 ngx_int_t ngx_http_sandbox_stream_close(ngx_http_sandbox_stream_t *s);
 

@@ -19,7 +19,6 @@ static ngx_int_t ngx_http_sandbox_stream_headers(
 static ngx_int_t ngx_http_sandbox_stream_room(ngx_http_sandbox_stream_t *s);
 static ngx_int_t ngx_http_sandbox_stream_output(
     ngx_http_sandbox_stream_t *s, ngx_chain_t *out);
-static ngx_uint_t ngx_http_sandbox_stream_behind(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sandbox_stream_wait(ngx_http_sandbox_stream_t *s);
 static void ngx_http_sandbox_stream_writer(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sandbox_stream_ping(ngx_http_sandbox_stream_t *s);
@@ -463,9 +462,13 @@ ngx_http_sandbox_stream_output(ngx_http_sandbox_stream_t *s, ngx_chain_t *out)
 }
 
 
-static ngx_uint_t
-ngx_http_sandbox_stream_behind(ngx_http_request_t *r)
+ngx_uint_t
+ngx_http_sandbox_stream_behind(ngx_http_sandbox_stream_t *s)
 {
+    ngx_http_request_t  *r;
+
+    r = s->request;
+
     return r->out != NULL || r->buffered || r->postponed != NULL
            || r->connection->buffered;
 }
@@ -487,7 +490,7 @@ ngx_http_sandbox_stream_wait(ngx_http_sandbox_stream_t *s)
         return NGX_ERROR;
     }
 
-    if (!ngx_http_sandbox_stream_behind(r)) {
+    if (!ngx_http_sandbox_stream_behind(s)) {
 
         if (wev->timer_set && !wev->delayed) {
             ngx_del_timer(wev);
@@ -533,7 +536,7 @@ ngx_http_sandbox_stream_writer(ngx_http_request_t *r)
         return;
     }
 
-    if (!ngx_http_sandbox_stream_behind(r)) {
+    if (!ngx_http_sandbox_stream_behind(s)) {
         return;
     }
 
@@ -574,11 +577,9 @@ ngx_http_sandbox_stream_ping(ngx_http_sandbox_stream_t *s)
 static void
 ngx_http_sandbox_stream_timer(ngx_event_t *ev)
 {
-    ngx_http_request_t         *r;
     ngx_http_sandbox_stream_t  *s;
 
     s = ev->data;
-    r = s->request;
 
     if (s->over) {
         return;
@@ -592,7 +593,7 @@ ngx_http_sandbox_stream_timer(ngx_event_t *ev)
     ngx_add_timer(&s->timer, NGX_HTTP_SANDBOX_STREAM_LOOK);
 
     if (ngx_current_msec - s->last < NGX_HTTP_SANDBOX_STREAM_IDLE
-        || ngx_http_sandbox_stream_behind(r))
+        || ngx_http_sandbox_stream_behind(s))
     {
         return;
     }

@@ -200,7 +200,7 @@ while True: time.sleep(60)';
     for my $name (sort keys %number) {
         my $value = $name =~ /^\d/ ? $name + 0 : $name;
         is(call('POST', to($pid) . '/signal', json => { signal => $value })
-           ->{status}, 204, $name);
+           ->{status}, 204, "signal $name");
         is($f->line, "$number{$name}\n", 'it has come');
     }
 
@@ -293,7 +293,7 @@ subtest 'what is left behind is an orphan' => sub {
     };
 
     ok($o, 'it is listed') or diag($all->{body}), return;
-    is_deeply($o->{cmd}, [ 'sleep', "3$$.75" ], 'by its command');
+    is($o->{cmd}[0], 'sleep', 'by its name');
     is("$o->{state}", 'running', 'running');
     is($o->{exit_code}, undef, 'without a result');
     is(call('POST', to($o->{pid}) . '/signal', json => { signal => 9 })

@@ -254,6 +254,23 @@ subtest 'a client that reads nothing' => sub {
 };
 
 
+subtest 'a client that pings and reads nothing' => sub {
+    my @workers = workers();
+    my $before = rss(@workers);
+    my $w = ws_open($PATH);
+    my $ping = SandboxTest::Stream::Socket::frame(9, 'x' x 125);
+
+    # 60 MB of pings, more than any buffer on the way back holds
+
+    SandboxTest::More::send_all($w->{s}, $ping x 5000) for 1 .. 90;
+    cmp_ok(rss(@workers) - $before, '<', 8 * 1024 * 1024,
+           'memory of the workers is flat');
+    $w->type("echo un\"\"stuck\n");
+    ok($w->expect(qr/unstuck/, 60), 'and it is answered');
+    $w->send(8, '');
+};
+
+
 subtest 'another client' => sub {
     my $py = q{
 import asyncio, json, sys, websockets

@@ -23,6 +23,22 @@ ngx_http_sandbox_route_t  ngx_http_sandbox_v1_routes[] = {
       NGX_HTTP_SANDBOX_BODY_NONE, 0, "destroy",
       ngx_http_sandbox_v1_destroy },
 
+    { NGX_HTTP_PATCH, "sessions/{id}",
+      NGX_HTTP_SANDBOX_BODY_JSON, 0, "patch",
+      ngx_http_sandbox_v1_patch },
+
+    { NGX_HTTP_POST, "sessions/{id}/pause",
+      NGX_HTTP_SANDBOX_BODY_NONE, 0, "pause",
+      ngx_http_sandbox_v1_pause },
+
+    { NGX_HTTP_POST, "sessions/{id}/resume",
+      NGX_HTTP_SANDBOX_BODY_NONE, 0, "resume",
+      ngx_http_sandbox_v1_resume },
+
+    { NGX_HTTP_POST, "run",
+      NGX_HTTP_SANDBOX_BODY_JSON, 0, "run",
+      ngx_http_sandbox_v1_run },
+
     { NGX_HTTP_POST, "sessions/{id}/exec",
       NGX_HTTP_SANDBOX_BODY_JSON, SBX_CAP_SHELL, "exec",
       ngx_http_sandbox_v1_exec },

@@ -28,6 +28,11 @@ ngx_int_t ngx_http_sandbox_v1_list(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_get(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_destroy(ngx_http_request_t *r);
 
+ngx_int_t ngx_http_sandbox_v1_patch(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_pause(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_resume(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_run(ngx_http_request_t *r);
+
 ngx_int_t ngx_http_sandbox_v1_exec(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_install(ngx_http_request_t *r);
 

@@ -9,26 +9,6 @@
 #define NGX_HTTP_SANDBOX_V1_OUTPUT_FIRST 8192
 
 
-typedef struct {
-    sbx_json_command_t              cmd;
-    sbx_json_str_t                  cwd;
-    sbx_json_map_t                  env;
-    sbx_json_str_t                  in;           /* stdin, as text */
-    sbx_json_str_t                  in_base64;
-    sbx_json_str_t                  encoding;
-    sbx_json_str_t                  user;
-    sbx_json_str_t                  on_disconnect;
-    sbx_json_str_t                  tag;
-    uint32_t                        stdin_open;
-    uint32_t                        background;
-    uint32_t                        tty;
-    uint32_t                        merge_stderr;
-    sbx_limits_t                    limits;
-    uint32_t                        has_disk;     /* among the limits */
-    uint32_t                        has_inodes;
-} ngx_http_sandbox_v1_exec_t;
-
-
 static int ngx_http_sandbox_v1_exec_check(
     const ngx_http_sandbox_v1_exec_t *body, sbx_error_t *e);
 static int ngx_http_sandbox_v1_exec_words(
@@ -42,15 +22,9 @@ static int ngx_http_sandbox_v1_exec_stdin(ngx_http_request_t *r,
 static void ngx_http_sandbox_v1_exec_limits(ngx_http_request_t *r,
     const ngx_http_sandbox_v1_exec_t *body, sbx_f_exec_t *exec,
     ngx_http_sandbox_v1_command_t *command);
-static ngx_int_t ngx_http_sandbox_v1_exec_start(ngx_http_request_t *r,
-    const ngx_http_sandbox_v1_exec_t *body, const sbx_f_exec_t *exec,
-    const u_char *strings, const ngx_str_t *in,
-    ngx_http_sandbox_v1_command_t *command);
 static ngx_int_t ngx_http_sandbox_v1_exec_frame(
     ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
     const u_char *payload, ngx_fd_t fd);
-static ngx_int_t ngx_http_sandbox_v1_exec_output(ngx_http_request_t *r,
-    ngx_http_sandbox_v1_output_t *output, const u_char *data, size_t len);
 static ngx_int_t ngx_http_sandbox_v1_exec_begun(
     ngx_http_sandbox_call_t *call);
 
@@ -80,7 +54,7 @@ static const sbx_json_field_t  ngx_http_sandbox_v1_exec_limit_fields[] = {
 };
 
 
-static const sbx_json_field_t  ngx_http_sandbox_v1_exec_fields[] = {
+const sbx_json_field_t  ngx_http_sandbox_v1_exec_fields[] = {
 
     { .name = "cmd", .type = SBX_JSON_COMMAND, .required = 1,
       .max = NGX_HTTP_SANDBOX_V1_ARGUMENTS, .offset = EXEC(cmd) },
@@ -136,12 +110,11 @@ static const sbx_json_field_t  ngx_http_sandbox_v1_exec_fields[] = {
 ngx_int_t
 ngx_http_sandbox_v1_exec(ngx_http_request_t *r)
 {
-    u_char                         *strings;
-    ngx_str_t                       in;
     sbx_error_t                     e;
-    sbx_f_exec_t                    exec;
-    ngx_http_sandbox_v1_exec_t      body;
+    ngx_http_sandbox_call_t        *call;
     ngx_http_sandbox_stream_e       form;
+    ngx_http_sandbox_v1_exec_t      body;
+    ngx_http_sandbox_v1_ready_t     ready;
     ngx_http_sandbox_v1_command_t  *command;
 
     ngx_memzero(&body, sizeof(body));
@@ -153,23 +126,13 @@ ngx_http_sandbox_v1_exec(ngx_http_request_t *r)
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
     }
 
-    strings = NULL;
-    ngx_str_null(&in);
-    ngx_memzero(&exec, sizeof(exec));
-    exec.flags = SBX_EXEC_CAP;
-
     if (ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_exec_fields, &body, &e)
         != 0
-        || ngx_http_sandbox_v1_exec_check(&body, &e) != 0
-        || ngx_http_sandbox_v1_exec_words(&body, &exec, command, &e) != 0
-        || ngx_http_sandbox_v1_exec_strings(r, &body, &exec, &strings, &e)
-           != 0
-        || ngx_http_sandbox_v1_exec_stdin(r, &body, &in, &e) != 0)
+        || ngx_http_sandbox_v1_exec_prepare(r, &body, command, &ready, &e)
+           != 0)
     {
         return ngx_http_sandbox_problem_core(r, &e);
     }
-
-    ngx_http_sandbox_v1_exec_limits(r, &body, &exec, command);
 
     form = command->background ? NGX_HTTP_SANDBOX_STREAM_NONE
                                : ngx_http_sandbox_stream_asked(r);
@@ -184,11 +147,57 @@ ngx_http_sandbox_v1_exec(ngx_http_request_t *r)
 
         /* the cap is on what is kept */
 
-        exec.flags &= ~SBX_EXEC_CAP;
+        ready.exec.flags &= ~SBX_EXEC_CAP;
     }
 
-    return ngx_http_sandbox_v1_exec_start(r, &body, &exec, strings, &in,
-                                          command);
+    call = ngx_http_sandbox_v1_exec_call(r, &ready, command);
+
+    if (call == NULL) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    }
+
+    call->frame = ngx_http_sandbox_v1_exec_frame;
+
+    if (command->background) {
+        call->timeout = NGX_HTTP_SANDBOX_V1_TIMEOUT;
+    }
+
+    if (command->stream != NULL) {
+        command->stream->call = call;
+        command->stream->data = command;
+    }
+
+    return ngx_http_sandbox_v1_start(r, call);
+}
+
+
+int
+ngx_http_sandbox_v1_exec_prepare(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_exec_t *body,
+    ngx_http_sandbox_v1_command_t *command,
+    ngx_http_sandbox_v1_ready_t *ready, sbx_error_t *e)
+{
+    ngx_memzero(ready, sizeof(ngx_http_sandbox_v1_ready_t));
+    ready->exec.flags = SBX_EXEC_CAP;
+
+    if (ngx_http_sandbox_v1_exec_check(body, e) != 0
+        || ngx_http_sandbox_v1_exec_words(body, &ready->exec, command, e)
+           != 0
+        || ngx_http_sandbox_v1_exec_strings(r, body, &ready->exec,
+                                            &ready->strings, e)
+           != 0
+        || ngx_http_sandbox_v1_exec_stdin(r, body, &ready->in, e) != 0)
+    {
+        return -1;
+    }
+
+    ngx_http_sandbox_v1_exec_limits(r, body, &ready->exec, command);
+
+    ready->limits.memory = body->limits.memory;
+    ready->limits.cpus = body->limits.cpus;
+    ready->limits.processes = body->limits.processes;
+
+    return 0;
 }
 
 
@@ -398,9 +407,6 @@ static int
 ngx_http_sandbox_v1_exec_stdin(ngx_http_request_t *r,
     const ngx_http_sandbox_v1_exec_t *body, ngx_str_t *in, sbx_error_t *e)
 {
-    size_t     text;
-    ngx_str_t  encoded;
-
     in->data = (u_char *) body->in.data;
     in->len = body->in.len;
 
@@ -413,13 +419,35 @@ ngx_http_sandbox_v1_exec_stdin(ngx_http_request_t *r,
                          "/stdin_base64: stdin is given as well");
     }
 
-    encoded.data = (u_char *) body->in_base64.data;
-    encoded.len = body->in_base64.len;
+    switch (ngx_http_sandbox_v1_base64(r->pool, &body->in_base64, in)) {
 
-    in->data = ngx_pnalloc(r->pool, ngx_base64_decoded_length(encoded.len));
+    case NGX_OK:
+        return 0;
 
-    if (in->data == NULL) {
+    case NGX_DECLINED:
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "/stdin_base64: is not base64");
+
+    default:
         return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
+    }
+}
+
+
+ngx_int_t
+ngx_http_sandbox_v1_base64(ngx_pool_t *pool, const sbx_json_str_t *s,
+    ngx_str_t *bytes)
+{
+    size_t     text;
+    ngx_str_t  encoded;
+
+    encoded.data = (u_char *) s->data;
+    encoded.len = s->len;
+
+    bytes->data = ngx_pnalloc(pool, ngx_base64_decoded_length(encoded.len));
+
+    if (bytes->data == NULL) {
+        return NGX_ERROR;
     }
 
     /* the decoder stops at the padding; what is after it must be padding */
@@ -430,16 +458,15 @@ ngx_http_sandbox_v1_exec_stdin(ngx_http_request_t *r,
         }
     }
 
-    if (ngx_decode_base64(in, &encoded) != NGX_OK
+    if (ngx_decode_base64(bytes, &encoded) != NGX_OK
         || (text < encoded.len
             && (encoded.len % 4 != 0 || encoded.len - text > 2
                 || encoded.data[encoded.len - 1] != '=')))
     {
-        return sbx_error(e, 0, SBX_E_INVALID,
-                         "/stdin_base64: is not base64");
+        return NGX_DECLINED;
     }
 
-    return 0;
+    return NGX_OK;
 }
 
 
@@ -507,61 +534,43 @@ ngx_http_sandbox_v1_exec_silence(ngx_http_sandbox_main_conf_t *smcf,
 }
 
 
-static ngx_int_t
-ngx_http_sandbox_v1_exec_start(ngx_http_request_t *r,
-    const ngx_http_sandbox_v1_exec_t *body, const sbx_f_exec_t *exec,
-    const u_char *strings, const ngx_str_t *in,
-    ngx_http_sandbox_v1_command_t *command)
+ngx_http_sandbox_call_t *
+ngx_http_sandbox_v1_exec_call(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_ready_t *ready, void *data)
 {
-    sbx_exec_limits_t             *limits;
     ngx_http_sandbox_call_t       *call;
     ngx_http_sandbox_main_conf_t  *smcf;
 
     smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
 
-    limits = ngx_palloc(r->pool, sizeof(sbx_exec_limits_t));
-
-    if (limits == NULL) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
-    }
-
-    limits->memory = body->limits.memory;
-    limits->cpus = body->limits.cpus;
-    limits->processes = body->limits.processes;
-
-    call = ngx_http_sandbox_v1_call(r, SBX_OP_EXEC, limits,
+    call = ngx_http_sandbox_v1_call(r, SBX_OP_EXEC, &ready->limits,
                                     sizeof(sbx_exec_limits_t),
-                                    NGX_INVALID_FILE, command);
+                                    NGX_INVALID_FILE, data);
 
     if (call == NULL) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+        return NULL;
     }
 
-    call->frame = ngx_http_sandbox_v1_exec_frame;
+    call->timeout = ngx_http_sandbox_v1_exec_silence(smcf,
+                                                     ready->exec.timeout);
 
-    if (!command->background) {
-        call->timeout = ngx_http_sandbox_v1_exec_silence(smcf, exec->timeout);
-    }
-
-    if (command->stream != NULL) {
-        command->stream->call = call;
-        command->stream->data = command;
-    }
-
-    if (ngx_http_sandbox_call_queue(call, SBX_F_EXEC, exec,
+    if (ngx_http_sandbox_call_queue(call, SBX_F_EXEC, &ready->exec,
                                     sizeof(sbx_f_exec_t)) != NGX_OK
-        || ngx_http_sandbox_call_queue_bytes(call, SBX_F_STRINGS, strings,
-                                             exec->strings_size) != NGX_OK
-        || (in->len != 0
-            && ngx_http_sandbox_call_queue_bytes(call, SBX_F_STDIN, in->data,
-                                                 in->len) != NGX_OK)
+        || ngx_http_sandbox_call_queue_bytes(call, SBX_F_STRINGS,
+                                             ready->strings,
+                                             ready->exec.strings_size)
+           != NGX_OK
+        || (ready->in.len != 0
+            && ngx_http_sandbox_call_queue_bytes(call, SBX_F_STDIN,
+                                                 ready->in.data,
+                                                 ready->in.len) != NGX_OK)
         || ngx_http_sandbox_call_queue(call, SBX_F_STDIN, NULL, 0) != NGX_OK)
     {
         ngx_http_sandbox_call_close(call);
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+        return NULL;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return call;
 }
 
 
@@ -586,14 +595,22 @@ ngx_http_sandbox_v1_exec_exit(ngx_http_sandbox_call_t *call,
     }
 
     ngx_http_sandbox_json_init(&j, r->pool);
-    ngx_http_sandbox_json_raw(&j, "{\"pid\":");
-    ngx_http_sandbox_json_int(&j, end->pid);
-    ngx_http_sandbox_json_raw(&j, ",");
-    ngx_http_sandbox_v1_exec_members(&j, end, command);
-    ngx_http_sandbox_json_raw(&j, "}");
+    ngx_http_sandbox_v1_exec_json(&j, end, command);
 
     return ngx_http_sandbox_v1_finish(call,
                              ngx_http_sandbox_json_send(r, NGX_HTTP_OK, &j));
+}
+
+
+void
+ngx_http_sandbox_v1_exec_json(ngx_http_sandbox_json_t *j,
+    const sbx_f_exit_t *end, const ngx_http_sandbox_v1_command_t *command)
+{
+    ngx_http_sandbox_json_raw(j, "{\"pid\":");
+    ngx_http_sandbox_json_int(j, end->pid);
+    ngx_http_sandbox_json_raw(j, ",");
+    ngx_http_sandbox_v1_exec_members(j, end, command);
+    ngx_http_sandbox_json_raw(j, "}");
 }
 
 
@@ -683,7 +700,7 @@ ngx_http_sandbox_v1_exec_frame(ngx_http_sandbox_call_t *call,
 
 /* Room doubles up to the cap; large blocks of a pool can be given back. */
 
-static ngx_int_t
+ngx_int_t
 ngx_http_sandbox_v1_exec_output(ngx_http_request_t *r,
     ngx_http_sandbox_v1_output_t *output, const u_char *data, size_t len)
 {

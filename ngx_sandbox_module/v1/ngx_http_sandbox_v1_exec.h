@@ -33,6 +33,63 @@ typedef struct {
 } ngx_http_sandbox_v1_command_t;
 
 
+typedef struct {
+    sbx_json_command_t              cmd;
+    sbx_json_str_t                  cwd;
+    sbx_json_map_t                  env;
+    sbx_json_str_t                  in;           /* stdin, as text */
+    sbx_json_str_t                  in_base64;
+    sbx_json_str_t                  encoding;
+    sbx_json_str_t                  user;
+    sbx_json_str_t                  on_disconnect;
+    sbx_json_str_t                  tag;
+    uint32_t                        stdin_open;
+    uint32_t                        background;
+    uint32_t                        tty;
+    uint32_t                        merge_stderr;
+    sbx_limits_t                    limits;
+    uint32_t                        has_disk;     /* among the limits */
+    uint32_t                        has_inodes;
+} ngx_http_sandbox_v1_exec_t;
+
+
+/* A command that has been checked. */
+
+typedef struct {
+    sbx_f_exec_t                    exec;
+    sbx_exec_limits_t               limits;
+    u_char                         *strings;
+    ngx_str_t                       in;
+} ngx_http_sandbox_v1_ready_t;
+
+
+/* Of a ngx_http_sandbox_v1_exec_t, whose limits are cleared by default. */
+extern const sbx_json_field_t  ngx_http_sandbox_v1_exec_fields[];
+
+/* Checks what was asked for; 0 or -1. */
+int ngx_http_sandbox_v1_exec_prepare(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_exec_t *body,
+    ngx_http_sandbox_v1_command_t *command,
+    ngx_http_sandbox_v1_ready_t *ready, sbx_error_t *e);
+
+/* Its call, with all frames queued; frame() is the caller's to set.  NULL
+ * when out of memory. */
+ngx_http_sandbox_call_t *ngx_http_sandbox_v1_exec_call(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_ready_t *ready, void *data);
+
+/* Keeps what a frame brought, up to the cap; NGX_ERROR: out of memory. */
+ngx_int_t ngx_http_sandbox_v1_exec_output(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_output_t *output, const u_char *data, size_t len);
+
+/* The whole answer of a command. */
+void ngx_http_sandbox_v1_exec_json(ngx_http_sandbox_json_t *j,
+    const sbx_f_exit_t *end, const ngx_http_sandbox_v1_command_t *command);
+
+/* NGX_OK, NGX_DECLINED for what is no base64, NGX_ERROR. */
+ngx_int_t ngx_http_sandbox_v1_base64(ngx_pool_t *pool,
+    const sbx_json_str_t *s, ngx_str_t *bytes);
+
+
 /*
  * The frames of a command that is streamed, from OUTPUT or STARTED on; what
  * frame() returns.  NGX_DECLINED: none of these.

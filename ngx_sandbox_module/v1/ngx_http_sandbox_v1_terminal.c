@@ -573,6 +573,12 @@ ngx_http_sandbox_v1_terminal_failed(ngx_http_sandbox_call_t *call,
         return;
     }
 
+    if (ngx_exiting) {
+        (void) ngx_http_sandbox_v1_terminal_close(terminal, SBX_WS_AWAY,
+                                                  "the server ends");
+        return;
+    }
+
     (void) ngx_http_sandbox_v1_terminal_close(terminal, SBX_WS_INTERNAL,
                                               "the session is gone");
 }
@@ -713,6 +719,13 @@ ngx_http_sandbox_v1_terminal_event(ngx_http_sandbox_v1_terminal_t *terminal,
         return ngx_http_sandbox_v1_terminal_text(terminal, event);
 
     case SBX_WS_PING:
+
+        /* who does not read its answers gets no more of them */
+
+        if (ngx_http_sandbox_stream_behind(terminal->stream)) {
+            return NGX_OK;
+        }
+
         rc = ngx_http_sandbox_v1_terminal_send(terminal, SBX_WS_PONG,
                                                event->data, event->len);
 

@@ -46,6 +46,7 @@ static const sbx_service_t  sbx_services[] = {
     { SBX_OP_GET, sbx_service_get },
     { SBX_OP_LIST, sbx_service_list_start },
     { SBX_OP_DESTROY, sbx_service_destroy },
+    { SBX_OP_END, sbx_service_destroy },
     { 0, NULL }
 };
 
@@ -179,6 +180,12 @@ sbx_service_session(sbx_call_out_t *call, sbx_session_t *s,
     sbx_f_session_t  info;
 
     info = s->info;
+
+    /* what it will have goes on not to be used */
+
+    if (info.status == SBX_STATUS_PAUSED) {
+        info.expires = sbx_broker_clock_ms() + (int64_t) info.left;
+    }
 
     if (usage != NULL) {
         info.usage = *usage;
@@ -356,9 +363,14 @@ sbx_service_listed(const sbx_call_out_t *call, const sbx_session_t *s)
 static void
 sbx_service_destroy(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 {
+    sbx_end_t       end;
     sbx_session_t  *s;
 
-    (void) body;
+    end.grace = 0;
+
+    if (call->head.op == SBX_OP_END) {
+        memcpy(&end, body, sizeof(sbx_end_t));
+    }
 
     s = sbx_service_find(b, call);
 
@@ -370,5 +382,16 @@ sbx_service_destroy(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
     sbx_log(SBX_LOG_INFO,
             &(sbx_log_about_t) { call->head.request_id, s->info.id }, 0,
             "session is to be destroyed");
-    sbx_session_end(s, SBX_ENDED_DESTROYED, 1);
+
+    s->grace = end.grace < SBX_GRACE_MAX ? end.grace : SBX_GRACE_MAX;
+
+    /* one that is ending may be made to end sooner */
+
+    if (s->state == SBX_S_TERMINATING
+        && s->timer.at > sbx_now_us() + s->grace * 1000)
+    {
+        (void) sbx_timer_set(&b->loop, &s->timer, s->grace);
+    }
+
+    sbx_session_end(s, SBX_ENDED_DESTROYED, s->grace == 0);
 }

@@ -64,6 +64,8 @@ sbx_session_make(sbx_broker_t *b)
     sbx_list_init(&s->tasks);
     sbx_list_init(&s->creators);
     sbx_list_init(&s->destroyers);
+    sbx_list_init(&s->changes);
+    s->grace = SBX_SESSION_TERM_WAIT;
 
     s->status_event.handler = sbx_session_status;
     s->status_event.data = s;
@@ -81,6 +83,7 @@ sbx_session_make(sbx_broker_t *b)
     s->queue.handler = sbx_command_queue_tick;
     s->queue.data = s;
     sbx_credit_open(s);
+    sbx_idle_open(s);
 
     return s;
 }
@@ -132,6 +135,26 @@ sbx_session_erase(sbx_session_t *s)
 }
 
 
+void
+sbx_session_order(sbx_session_t *s)
+{
+    sbx_node_t    *node;
+    sbx_broker_t  *b;
+
+    b = s->broker;
+
+    sbx_list_remove(&s->link);
+
+    for (node = b->sessions.prev; node != &b->sessions; node = node->prev) {
+        if (sbx_node_of(node, sbx_session_t, link)->info.seq < s->info.seq) {
+            break;
+        }
+    }
+
+    sbx_list_append(node->next, &s->link);
+}
+
+
 sbx_session_t *
 sbx_session_find(sbx_broker_t *b, const char *id)
 {
@@ -157,12 +180,15 @@ sbx_session_of_call(sbx_broker_t *b, const sbx_call_t *head)
     s = sbx_session_find(b, head->session);
 
     if (s == NULL || s->state == SBX_S_CREATING
-        || (s->state != SBX_S_RUNNING && head->op != SBX_OP_DESTROY)
+        || (s->state != SBX_S_RUNNING && head->op != SBX_OP_DESTROY
+            && head->op != SBX_OP_END)
         || (head->tenant[0] && strcmp(head->tenant, s->info.tenant) != 0)
         || (head->user[0] && strcmp(head->user, s->info.user) != 0))
     {
         return NULL;
     }
+
+    sbx_idle_touch(s);
 
     return s;
 }
@@ -360,6 +386,10 @@ sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
         sbx_command_reaped(s);
         return 0;
 
+    case SBX_R_BUSY:
+        sbx_idle_busy(s, record->command);
+        return 0;
+
     case SBX_R_CUT:
         if (s->state == SBX_S_CUTTING) {
             sbx_session_kill(s);
@@ -464,6 +494,11 @@ sbx_session_recorded(sbx_session_t *s, int err)
         return;
     }
 
+    if (s->state == SBX_S_RUNNING) {
+        sbx_change_written(s, err);
+        return;
+    }
+
     if (s->state != SBX_S_CREATING) {
         return;
     }
@@ -504,7 +539,6 @@ void
 sbx_session_run(sbx_session_t *s)
 {
     int            fds[SBX_LINK_FDS];
-    int64_t        left;
     sbx_broker_t  *b;
 
     b = s->broker;
@@ -519,11 +553,9 @@ sbx_session_run(sbx_session_t *s)
         s->stored = 1;
     }
 
-    left = s->info.expires - sbx_broker_clock_ms();
-
     sbx_timer_del(&b->loop, &s->timer);
-    (void) sbx_timer_set(&b->loop, &s->expiry,
-                         left > 0 ? (uint64_t) left : 0);
+    sbx_change_clock(s);
+    sbx_idle_start(s);
     (void) sbx_timer_set(&b->loop, &s->groups, 0);
 }
 
@@ -531,7 +563,18 @@ sbx_session_run(sbx_session_t *s)
 static void
 sbx_session_expired(sbx_timer_t *timer)
 {
-    sbx_session_end(timer->data, SBX_ENDED_EXPIRED, 0);
+    sbx_session_t  *s;
+
+    s = timer->data;
+
+    if ((s->info.flags & SBX_CREATE_ON_TIMEOUT_PAUSE)
+        && s->info.status == SBX_STATUS_RUNNING)
+    {
+        sbx_change_pause(s);
+        return;
+    }
+
+    sbx_session_end(s, SBX_ENDED_EXPIRED, 0);
 }
 
 

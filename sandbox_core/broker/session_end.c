@@ -10,7 +10,6 @@
 #include <string.h>
 
 
-#define SBX_SESSION_TERM_WAIT     2000
 #define SBX_SESSION_CUT_WAIT      1000
 #define SBX_SESSION_KILL_WAIT     5000
 #define SBX_SESSION_REAP_WAIT     250
@@ -52,6 +51,7 @@ sbx_session_end(sbx_session_t *s, sbx_ended_t why, int kill_now)
         s->keyed = 0;
 
         sbx_timer_del(&b->loop, &s->expiry);
+        sbx_idle_close(s);
 
         if (running) {
             b->nrunning--;
@@ -62,11 +62,18 @@ sbx_session_end(sbx_session_t *s, sbx_ended_t why, int kill_now)
         }
     }
 
-    if (!kill_now && running && s->ncommands != 0
+    /* what is frozen obeys nobody; killed it can be as it is */
+
+    if (!kill_now && s->frozen) {
+        (void) sbx_change_freeze(s, 0, NULL);
+    }
+
+    if (!kill_now && running && (s->ncommands != 0 || s->adopted)
         && sbx_command_send(s, SBX_OP_TERMINATE) == 0)
     {
         s->state = SBX_S_TERMINATING;
-        (void) sbx_timer_set(&b->loop, &s->timer, SBX_SESSION_TERM_WAIT);
+        sbx_change_drop(s);
+        (void) sbx_timer_set(&b->loop, &s->timer, s->grace);
         return;
     }
 
@@ -92,6 +99,7 @@ sbx_session_cut(sbx_session_t *s)
     }
 
     sbx_command_drop(s);
+    sbx_change_drop(s);
 
     if (creating) {
         if (s->error.code == SBX_OK) {
@@ -362,6 +370,7 @@ sbx_session_free(sbx_session_t *s)
     sbx_timer_del(loop, &s->groups);
     sbx_timer_del(loop, &s->queue);
     sbx_credit_close(s);
+    sbx_idle_close(s);
     sbx_ids_give(s->broker, s);
 
     if (s->dir != -1) {

@@ -69,6 +69,10 @@ typedef enum {
     SBX_OP_GET           = 21,
     SBX_OP_LIST          = 22,
     SBX_OP_DESTROY       = 23,
+    SBX_OP_PATCH         = 24,
+    SBX_OP_PAUSE         = 25,
+    SBX_OP_RESUME        = 26,
+    SBX_OP_END           = 27,   /* DESTROY that gives time */
 
     /* calls that are handed to the session's init */
     SBX_OP_EXEC          = 64,
@@ -79,7 +83,10 @@ typedef enum {
 
     /* broker to init only */
     SBX_OP_CUT           = 128,  /* shut downloads, answer SBX_R_CUT */
-    SBX_OP_TERMINATE     = 129   /* SIGTERM to every command */
+    SBX_OP_TERMINATE     = 129,  /* SIGTERM to every command */
+    SBX_OP_FREEZE        = 130,  /* clocks stand still until THAW */
+    SBX_OP_THAW          = 131,
+    SBX_OP_BUSY          = 132   /* answer SBX_R_BUSY */
 } sbx_op_t;
 
 
@@ -120,6 +127,7 @@ typedef struct {
     uint32_t      env_size;               /* "K=V\0" ..., second */
     uint32_t      rules_size;             /* sandbox_rules.h, third */
     uint32_t      rules_pad;
+    uint64_t      idle_timeout;           /* ms; 0: never ends for that */
 } sbx_create_t;
 
 #define SBX_CAP_SHELL              0x01
@@ -131,6 +139,29 @@ typedef struct {
 #define SBX_CREATE_ON_TIMEOUT_PAUSE 0x02
 #define SBX_CREATE_MEMORY_RLIMIT   0x04   /* each process has the memory
                                              limit as address space, too */
+#define SBX_CREATE_TIED            0x08   /* answered without END: the session
+                                             ends when the worker closes, and
+                                             END comes when it has ended */
+
+
+/* After a sbx_call_t for SBX_OP_PATCH.  The answer comes when the change is
+ * on disk.  Descriptors: call, then a memfd of the metadata, sealed as that of
+ * a CREATE, if its size is not 0. */
+typedef struct {
+    uint64_t      timeout;                /* ms from now */
+    uint32_t      flags;                  /* SBX_PATCH_* */
+    uint32_t      meta_size;              /* JSON text */
+} sbx_patch_t;
+
+#define SBX_PATCH_TIMEOUT          0x01
+#define SBX_PATCH_META             0x02
+
+/* After a sbx_call_t for SBX_OP_END. */
+typedef struct {
+    uint64_t      grace;                  /* ms from SIGTERM to SIGKILL */
+} sbx_end_t;
+
+#define SBX_GRACE_MAX              600000
 
 
 /* After a sbx_call_t for SBX_OP_LIST. */
@@ -200,7 +231,9 @@ typedef struct {
 
 typedef enum {
     SBX_F_ERROR      = 1,     /* sbx_f_error_t; last */
-    SBX_F_ACCEPTED   = 2,     /* empty: from here on the call has happened */
+    SBX_F_ACCEPTED   = 2,     /* empty: from here on the call has happened;
+                                 again and again while a session is paused,
+                                 so that nobody takes it for dead */
     SBX_F_END        = 3,     /* sbx_f_end_t; last */
 
     /* from the broker */
@@ -342,6 +375,9 @@ typedef struct {
     sbx_limits_t      limits;
     sbx_enforcement_t enforcement;
     sbx_usage_t       usage;
+    int64_t           paused;             /* unix ms; 0: it runs */
+    uint64_t          left;               /* paused: ms that it will have */
+    uint64_t          idle_timeout;       /* ms; 0: none */
 } sbx_f_session_t;
 
 typedef struct {
@@ -377,8 +413,10 @@ typedef struct {
 /*
  * EXEC.  string table: the working directory, then argc arguments, then envc
  * "K=V" strings, each with its NUL; strings_size bytes in STRINGS frames
- * right after this frame.  Then STDIN frames; the end of standard input is
- * always explicit, also when there is none.
+ * right after this frame.  Then STDIN frames; their end, the empty one, is
+ * always explicit, also when there is none.  It is the end of standard input
+ * too, but with SBX_EXEC_STDIN_OPEN; on a terminal it is the character for it.
+ * Without a timeout SBX_EXEC_BACKGROUND has none.
  */
 typedef struct {
     uint32_t      flags;                  /* SBX_EXEC_* */
@@ -465,10 +503,11 @@ typedef struct {
  * run, the newest SBX_PROCESSES_KEPT that have ended, and what ended commands
  * left behind.
  *
- * An EXEC with SBX_EXEC_BACKGROUND is answered by STARTED and END: its output
- * goes to rings of max_output bytes, SBX_RINGS_MAX over all of a session
- * (the oldest bytes go first, but none that somebody who is attached has yet
- * to read).  One with SBX_EXEC_DETACH becomes so when its worker goes.
+ * An EXEC with SBX_EXEC_BACKGROUND is answered by STARTED and, once the pipe
+ * has taken its STDIN frames (or it has ended), by END: its output goes to
+ * rings of max_output bytes, SBX_RINGS_MAX over all of a session (the oldest
+ * bytes go first, but none that somebody who is attached has yet to read).
+ * One with SBX_EXEC_DETACH becomes so when its worker goes.
  */
 typedef enum {
     SBX_PROCESS_LIST   = 1,   /* -> STATE..., END */
@@ -509,7 +548,8 @@ typedef enum {
 } sbx_kind_t;
 
 /* Strings follow: working directory, tag, then argc arguments, each of these
- * with its NUL; cut to what a frame holds, SBX_STATE_CUT tells. */
+ * with its NUL; cut to 8 KiB in all, SBX_STATE_CUT tells.  Those of an orphan,
+ * and its start, are those of the command that left it behind. */
 typedef struct {
     int32_t       pid;
     uint32_t      kind;                   /* sbx_kind_t */
@@ -664,6 +704,8 @@ typedef struct {
 #define SBX_TASK_FD_DIR           0x2000  /* the group in the core's tree, to
                                              be cloned into; that spares the
                                              attach file .core */
+#define SBX_TASK_FD_PROCS         0x4000  /* cgroup.procs in the core's tree:
+                                             what it has left behind */
 #define SBX_TASK_FD_CPU_MAX       0x1000  /* the group's quota, O_WRONLY: who
                                              is to die shall not wait for
                                              its turn */
@@ -688,7 +730,8 @@ typedef enum {
                                  the group's descriptors init keeps those
                                  alone that watch what is left in it */
     SBX_R_REAPED       = 3,   /* something else died: groups may be empty */
-    SBX_R_CUT          = 4    /* every download is cut */
+    SBX_R_CUT          = 4,   /* every download is cut */
+    SBX_R_BUSY         = 5    /* .command calls are open or being served */
 } sbx_record_type_t;
 
 typedef struct {

@@ -642,7 +642,7 @@ sbx_init_command_due(sbx_init_command_t *c, uint64_t now)
     case SBX_INIT_LAUNCHING:
     case SBX_INIT_RUNNING:
 
-        if (now >= c->deadline) {
+        if (now >= c->deadline && !sbx_init_paused()) {
             c->deadline = SBX_INIT_NONE;
             sbx_init_command_kill(c, SBX_REASON_TIMEOUT);
         }
@@ -662,7 +662,8 @@ sbx_init_command_due(sbx_init_command_t *c, uint64_t now)
             c->recheck = now + SBX_INIT_KILL_AGAIN;
         }
 
-        due = c->deadline < c->poll ? c->deadline : c->poll;
+        due = c->deadline < c->poll && !sbx_init_paused() ? c->deadline
+                                                          : c->poll;
         due = due < c->look ? due : c->look;
 
         return due < c->recheck ? due : c->recheck;

@@ -111,6 +111,7 @@ typedef enum {
     SBX_INIT_FD_OOM_EVENT,
     SBX_INIT_FD_CPU_MAX,
     SBX_INIT_FD_DIR,
+    SBX_INIT_FD_PROCS,
     SBX_INIT_FD_MAX
 } sbx_init_fd_t;
 
@@ -257,6 +258,16 @@ unsigned sbx_init_command_running(void);
 /* The moment of the next look at what a group has used of its limit. */
 uint64_t sbx_init_command_next(uint64_t now, uint64_t left, uint64_t cpus);
 
+/* pause.c: FREEZE and THAW */
+void sbx_init_pause(uint64_t now);
+void sbx_init_resume(uint64_t now);
+int sbx_init_paused(void);
+void sbx_init_pause_tick(uint64_t now);
+/* SIGTERM to what commands have left behind. */
+void sbx_init_orphan_terminate(void);
+/* Commands that run and calls that are open. */
+unsigned sbx_init_busy(void);
+
 /* left.c: what commands have left in the background */
 /* The leader is dead, by itself: its group's limits go on to hold. */
 void sbx_init_left_take(const sbx_init_command_t *c);
@@ -268,7 +279,7 @@ void sbx_init_left_cancel(void);
 int sbx_init_left_cancelling(void);
 /* The list of a group's processes, and whose it was; NULL: no such group. */
 const sbx_f_state_t *sbx_init_left_group(unsigned i, int *procs,
-    const char **tag);
+    const char **strings);
 
 /* kill.c */
 /* A group that is about to be killed does not wait for its quota. */
@@ -467,6 +478,8 @@ void sbx_init_file_cut(void);
 void sbx_init_file_tick(uint64_t now);
 /* 1 while a download is open. */
 int sbx_init_file_cutting(void);
+/* Calls that are being served. */
+unsigned sbx_init_file_calls(void);
 
 
 #endif

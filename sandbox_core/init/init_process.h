@@ -67,6 +67,9 @@ struct sbx_init_process_s {
 /* The first one that came after seq; NULL: none. */
 sbx_init_process_t *sbx_init_process_after(uint64_t seq);
 sbx_init_process_t *sbx_init_process_find(int32_t pid);
+/* What there is to tell of one, and its strings; NULL: none, no memory. */
+char *sbx_init_process_copy(const sbx_init_process_t *process,
+    sbx_f_state_t *state);
 /* Fills a frame; its whole size. */
 size_t sbx_init_process_frame(const sbx_init_process_t *process,
     uint8_t *buffer);

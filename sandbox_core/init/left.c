@@ -11,11 +11,10 @@
  * any more, and what is kept of it here is given up.
  */
 
-#include "init.h"
+#include "init_process.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 
 
 #define SBX_INIT_LEFT_IDLE   5000000     /* us between looks that nothing
@@ -41,7 +40,7 @@ typedef struct {
     unsigned             cancelled:1;
     int                  procs;        /* the list of its processes, or -1 */
     sbx_f_state_t        state;        /* of the command */
-    char                 tag[SBX_TAG_MAX];
+    char                *strings;
     int                  fds[SBX_INIT_LEFT_MAX];
     sbx_init_source_t    oom;
     unsigned             looks;
@@ -98,11 +97,8 @@ sbx_init_left_take(const sbx_init_command_t *c)
         left->fds[k] = fcntl(c->fds[from[k]], F_DUPFD_CLOEXEC, 0);
     }
 
-    left->procs = openat(c->fds[SBX_INIT_FD_DIR], "cgroup.procs",
-                         O_RDONLY|O_CLOEXEC);
-    memset(&left->state, 0, sizeof(left->state));
-    left->state.tag_len = (uint32_t) strnlen(c->exec.tag, SBX_TAG_MAX);
-    memcpy(left->tag, c->exec.tag, left->state.tag_len);
+    left->procs = fcntl(c->fds[SBX_INIT_FD_PROCS], F_DUPFD_CLOEXEC, 0);
+    left->strings = sbx_init_process_copy(c->process, &left->state);
     left->cancelled = 0;
     left->oom.fd = c->oom.fd == -1 ? -1
                                    : fcntl(c->oom.fd, F_DUPFD_CLOEXEC, 0);
@@ -295,7 +291,7 @@ sbx_init_left_cancelling(void)
 
 
 const sbx_f_state_t *
-sbx_init_left_group(unsigned i, int *procs, const char **tag)
+sbx_init_left_group(unsigned i, int *procs, const char **strings)
 {
     sbx_init_left_t  *left;
 
@@ -305,7 +301,7 @@ sbx_init_left_group(unsigned i, int *procs, const char **tag)
 
     left = &sbx_init_lefts[i];
     *procs = left->procs;
-    *tag = left->tag;
+    *strings = left->strings;
 
     return &left->state;
 }
@@ -325,6 +321,9 @@ sbx_init_left_free(sbx_init_left_t *left)
     unsigned  i;
 
     sbx_init_source_close(&left->oom);
+
+    free(left->strings);
+    left->strings = NULL;
 
     if (left->procs != -1) {
         (void) close(left->procs);

@@ -1,29 +1,25 @@
 /*
  * What commands have left behind, one by one: the processes of the groups
- * that left.c watches.  Of a stranger's process only that is read which
- * makes nobody wait: its name, its age and its user's number; not its memory
- * (and so not its arguments), whose pages a hostile one could withhold.
+ * that left.c watches.  Of such a process its number is known, and what the
+ * command was that left it; init sees no more of it, and must not: a hostile
+ * one could withhold the pages that its arguments lie on.
  */
 
 #include "init_process.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
+#include <signal.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 
 #define SBX_INIT_ORPHANS_READ   65536     /* bytes of a group's list */
+#define SBX_INIT_ORPHANS_TOLD   256       /* of a session's end */
 
 
 static const char *sbx_init_orphans(int procs);
 static int sbx_init_orphan_in(int pid, const sbx_f_state_t **state,
-    const char **tag);
-static int64_t sbx_init_orphan_started(const char *stat);
+    const char **strings);
 
 
 /* Pids, one a line, in no order. */
@@ -48,7 +44,7 @@ sbx_init_orphan_next(sbx_init_turn_t *turn)
 {
     int          pid, best, procs;
     char        *end;
-    const char  *p, *tag;
+    const char  *p, *strings;
 
     for ( ;; ) {
         if (turn->group == -1) {
@@ -61,7 +57,7 @@ sbx_init_orphan_next(sbx_init_turn_t *turn)
         }
 
         best = 0;
-        p = sbx_init_left_group((unsigned) turn->group, &procs, &tag) != NULL
+        p = sbx_init_left_group((unsigned) turn->group, &procs, &strings) != NULL
             ? sbx_init_orphans(procs) : "";
 
         for ( ;; ) {
@@ -90,7 +86,8 @@ sbx_init_orphan_next(sbx_init_turn_t *turn)
 
 
 static int
-sbx_init_orphan_in(int pid, const sbx_f_state_t **state, const char **tag)
+sbx_init_orphan_in(int pid, const sbx_f_state_t **state,
+    const char **strings)
 {
     int          one, procs;
     char        *end;
@@ -98,7 +95,7 @@ sbx_init_orphan_in(int pid, const sbx_f_state_t **state, const char **tag)
     const char  *p;
 
     for (i = 0; i < SBX_COMMANDS_MAX; i++) {
-        *state = sbx_init_left_group(i, &procs, tag);
+        *state = sbx_init_left_group(i, &procs, strings);
 
         if (*state == NULL) {
             continue;
@@ -124,93 +121,37 @@ sbx_init_orphan_in(int pid, const sbx_f_state_t **state, const char **tag)
 int
 sbx_init_orphan_is(int pid)
 {
-    const char           *tag;
+    const char           *strings;
     const sbx_f_state_t  *state;
 
-    return pid > 1 && sbx_init_orphan_in(pid, &state, &tag);
+    return pid > 1 && sbx_init_orphan_in(pid, &state, &strings);
 }
 
 
 size_t
 sbx_init_orphan_frame(int pid, uint8_t *buffer)
 {
-    char                  path[64], stat_[1024], *name, *end;
-    size_t                n, len, tag_len;
-    const char           *tag;
-    struct stat           st;
+    size_t                n, size;
+    const char           *strings;
     sbx_f_state_t         state;
     const sbx_f_state_t  *of;
 
-    (void) snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-
-    if (!sbx_init_orphan_in(pid, &of, &tag)
-        || sbx_read_at(AT_FDCWD, path, stat_, sizeof(stat_)) <= 0
-        || stat(path, &st) == -1)
-    {
+    if (!sbx_init_orphan_in(pid, &of, &strings)) {
         return 0;
     }
 
-    name = strchr(stat_, '(');
-    end = strrchr(stat_, ')');
-
-    if (name == NULL || end == NULL || end < name) {
-        return 0;
-    }
-
-    name++;
-    *end = '\0';
-    len = strlen(name) + 1;
-    tag_len = of->tag_len;
-
-    memset(&state, 0, sizeof(state));
+    state = *of;
     state.pid = pid;
     state.kind = SBX_KIND_ORPHAN;
-    state.user = st.st_uid == 0 ? SBX_USER_ROOT : SBX_USER_USER;
-    state.argc = 1;
-    state.tag_len = (uint32_t) tag_len;
-    state.args_len = (uint32_t) len;
-    state.started = sbx_init_orphan_started(end + 1);
-    state.flags = SBX_STATE_CUT;
+    state.flags &= SBX_STATE_CUT;
+    size = (size_t) state.cwd_len + state.tag_len + state.args_len;
 
-    n = sbx_wire_header(buffer, SBX_F_STATE, sizeof(state) + tag_len + len);
+    n = sbx_wire_header(buffer, SBX_F_STATE, sizeof(state) + size);
     memcpy(buffer + n, &state, sizeof(state));
     n += sizeof(state);
-    memcpy(buffer + n, tag, tag_len);
-    n += tag_len;
-    memcpy(buffer + n, name, len);
+    memcpy(buffer + n, strings, size);
 
-    return n + len;
-}
-
-
-/* The 22nd field of all: ticks since the machine's start. */
-
-static int64_t
-sbx_init_orphan_started(const char *stat)
-{
-    int              i;
-    int64_t          now, boot;
-    const char      *p;
-    struct timespec  ts;
-
-    for (p = stat, i = 3; p != NULL && i < 22; i++) {
-        p = strchr(p + 1, ' ');
-    }
-
-    if (p == NULL || clock_gettime(CLOCK_REALTIME, &ts) == -1) {
-        return 0;
-    }
-
-    now = (int64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-
-    if (clock_gettime(CLOCK_BOOTTIME, &ts) == -1) {
-        return 0;
-    }
-
-    boot = (int64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-
-    return now - boot
-           + (int64_t) strtoull(p, NULL, 10) * 1000 / sysconf(_SC_CLK_TCK);
+    return n + size;
 }
 
 
@@ -233,4 +174,28 @@ sbx_init_orphan_signal(int pid, int sig)
     }
 
     return (int) syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0);
+}
+
+
+/* More are not told: who has that many does not wait for words. */
+
+void
+sbx_init_orphan_terminate(void)
+{
+    int              pid;
+    unsigned         n;
+    sbx_init_turn_t  turn;
+
+    memset(&turn, 0, sizeof(turn));
+    turn.group = -1;
+
+    for (n = 0; n < SBX_INIT_ORPHANS_TOLD; n++) {
+        pid = sbx_init_orphan_next(&turn);
+
+        if (pid == 0) {
+            return;
+        }
+
+        (void) sbx_init_orphan_signal(pid, SIGTERM);
+    }
 }

@@ -325,3 +325,21 @@ sbx_init_process_frame(const sbx_init_process_t *process, uint8_t *buffer)
 
     return n + sizeof(state) + process->size;
 }
+
+
+char *
+sbx_init_process_copy(const sbx_init_process_t *process, sbx_f_state_t *state)
+{
+    char  *strings;
+
+    memset(state, 0, sizeof(sbx_f_state_t));
+
+    strings = process != NULL ? malloc(process->size) : NULL;
+
+    if (strings != NULL) {
+        *state = process->state;
+        memcpy(strings, process->strings, process->size);
+    }
+
+    return strings;
+}

@@ -634,6 +634,14 @@ sbx_cgroup_command_fds(sbx_cgroup_command_t *cc, int *fds, uint32_t *mask,
         *mask |= SBX_TASK_FD_DIR;
     }
 
+    fd = sbx_cgroup_open_file(cg, SBX_ROLE_CORE, cc->path, "cgroup.procs",
+                              O_RDONLY);
+
+    if (fd != -1) {
+        fds[n++] = fd;
+        *mask |= SBX_TASK_FD_PROCS;
+    }
+
     return n;
 }
 

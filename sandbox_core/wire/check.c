@@ -72,6 +72,10 @@ static const sbx_wire_shape_t  sbx_wire_shapes[] = {
     { SBX_OP_GET, 0, sbx_wire_no_strings },
     { SBX_OP_LIST, sizeof(sbx_list_t), sbx_wire_list_strings },
     { SBX_OP_DESTROY, 0, sbx_wire_no_strings },
+    { SBX_OP_PATCH, sizeof(sbx_patch_t), sbx_wire_no_strings },
+    { SBX_OP_PAUSE, 0, sbx_wire_no_strings },
+    { SBX_OP_RESUME, 0, sbx_wire_no_strings },
+    { SBX_OP_END, sizeof(sbx_end_t), sbx_wire_no_strings },
     { SBX_OP_EXEC, sizeof(sbx_exec_limits_t), sbx_wire_no_strings },
     { SBX_OP_FILE, 0, sbx_wire_no_strings },
     { SBX_OP_PROCESS, 0, sbx_wire_no_strings },
@@ -191,6 +195,9 @@ sbx_wire_check_task(const void *buf, size_t n, sbx_error_t *e)
     case SBX_OP_CANCEL:
     case SBX_OP_CUT:
     case SBX_OP_TERMINATE:
+    case SBX_OP_FREEZE:
+    case SBX_OP_THAW:
+    case SBX_OP_BUSY:
         break;
 
     default:

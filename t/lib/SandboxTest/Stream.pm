@@ -158,12 +158,14 @@ sub line {
 
     $self->{line} //= '';
 
-    while ($self->{line} !~ s/\A([^\n]*\n)//) {
+    for ( ;; ) {
+        my $at = index $self->{line}, "\n";
+
+        return substr $self->{line}, 0, $at + 1, '' if $at != -1;
+
         my $event = $self->next($seconds) // return undef;
         $self->{line} .= $event->{data} if $event->{type} eq 'stdout';
     }
-
-    return $1;
 }
 
 
