@@ -103,7 +103,7 @@ subtest 'a shell' => sub {
     ok($w->expect(qr/41 121\r\n/), 'by a message in parts');
 
     $w->type("trap 'echo g\"\"ot it' USR1\n");
-    $w->expect(qr/ready>/);
+    $w->expect(qr/USR1\r\n.*ready>/s);
     $w->say_text('{"type":"signal","signal":"SIGUSR1"}');
     $w->type("\n");
     ok($w->expect(qr/got it/), 'a signal');
