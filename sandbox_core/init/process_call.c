@@ -748,7 +748,7 @@ sbx_init_call_free(sbx_init_call_t *call)
     if (call->state == SBX_INIT_CALL_READS) {
         sbx_init_reader_end(call);
 
-    } else if (call->state == SBX_INIT_CALL_WRITES) {
+    } else if (call->state == SBX_INIT_CALL_WRITES && call->process != NULL) {
         c = call->process->command;
     }
 
