@@ -57,8 +57,13 @@ sbx_init_orphan_next(sbx_init_turn_t *turn)
         }
 
         best = 0;
-        p = sbx_init_left_group((unsigned) turn->group, &procs, &strings) != NULL
-            ? sbx_init_orphans(procs) : "";
+        p = "";
+
+        if (sbx_init_left_group((unsigned) turn->group, &procs, &strings)
+            != NULL)
+        {
+            p = sbx_init_orphans(procs);
+        }
 
         for ( ;; ) {
             pid = (int) strtol(p, &end, 10);

@@ -489,10 +489,11 @@ sbx_init_call_resize(sbx_init_call_t *call)
     sbx_error_t          e;
     sbx_init_command_t  *c;
 
-    c = call->process->command;
+    c = call->process != NULL ? call->process->command : NULL;
     call->process = NULL;
 
-    rc = sbx_init_tty_resize(c, call->ask.rows, call->ask.cols);
+    rc = c != NULL ? sbx_init_tty_resize(c, call->ask.rows, call->ask.cols)
+                   : -1;
 
     if (rc == -1) {
         (void) sbx_error(&e, 0, SBX_E_CONFLICT,
@@ -748,7 +749,7 @@ sbx_init_call_free(sbx_init_call_t *call)
     if (call->state == SBX_INIT_CALL_READS) {
         sbx_init_reader_end(call);
 
-    } else if (call->state == SBX_INIT_CALL_WRITES) {
+    } else if (call->state == SBX_INIT_CALL_WRITES && call->process != NULL) {
         c = call->process->command;
     }
 

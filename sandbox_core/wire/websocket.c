@@ -50,6 +50,15 @@ sbx_ws_next(sbx_ws_t *ws, uint8_t **p, uint8_t *end, sbx_ws_event_t *event)
 
             ws->head[ws->head_len++] = *(*p)++;
 
+            /* no extension gives the reserved bits a meaning; a client
+             * masks */
+
+            if (ws->head_len == 2
+                && ((ws->head[0] & 0x70) || !(ws->head[1] & 0x80)))
+            {
+                return sbx_ws_wrong(ws, event, SBX_WS_PROTOCOL);
+            }
+
             if (ws->head_len == sbx_ws_head_size(ws)) {
                 if (sbx_ws_head(ws) != 0) {
                     return sbx_ws_wrong(ws, event, SBX_WS_PROTOCOL);
@@ -131,12 +140,6 @@ sbx_ws_head(sbx_ws_t *ws)
     uint64_t  len;
 
     ws->head_len = 0;
-
-    /* no extension gives the reserved bits a meaning; a client masks */
-
-    if ((ws->head[0] & 0x70) || !(ws->head[1] & 0x80)) {
-        return -1;
-    }
 
     len = ws->head[1] & 0x7f;
     n = (len == 126) ? 2 : (len == 127) ? 8 : 0;

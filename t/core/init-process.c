@@ -868,8 +868,8 @@ test_tty(void)
         "trap 'echo winch' WINCH; stty size; echo $TERM;"
         " test -t 0 && test -t 1 && test -t 2 && echo is-tty;"
         " echo named > /dev/tty; ls -ln $(tty) | cut -d' ' -f1,3; read l;"
-        " echo got:$l; until read l; do :; done; stty size; echo err >&2; read l;"
-        " echo not here", NULL };
+        " echo got:$l; until read l; do :; done; stty size; echo err >&2;"
+        " read l; echo not here", NULL };
     init_exec_begin(&s, &x, &call);
     fresh(&a);
     ok(until(&call, "crw--w---- 1000\r\n"), "a terminal is the user's own");

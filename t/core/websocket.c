@@ -179,9 +179,8 @@ wrong(void)
 
     memset(data, 'a', sizeof(data));
 
-    ok(first("\x82\x03""abc", 5) == 0
-       && first("\x82\x03""abcd", 6) == -SBX_WS_PROTOCOL,
-       "a frame without a mask");
+    ok(first("\x82", 1) == 0 && first("\x82\x00", 2) == -SBX_WS_PROTOCOL,
+       "a frame without a mask, as soon as that is seen");
     is_int(first_frame(0xc2, "a", 1), -SBX_WS_PROTOCOL, "a reserved bit");
     is_int(first_frame(0x83, "a", 1), -SBX_WS_PROTOCOL, "an opcode of none");
     is_int(first_frame(0x8b, "a", 1), -SBX_WS_PROTOCOL,

@@ -326,7 +326,7 @@ sub expect {
         my $frame = time < $deadline ? $self->next($deadline - time) : undef;
 
         if (!$frame || $frame->[0] == 8) {
-            $self->{closed} = $frame;
+            $self->{closed} //= $frame;
             Test::More::diag("no $pattern in: $self->{seen}");
             return '';
         }
