@@ -54,6 +54,13 @@ ngx_http_sandbox_init_module(ngx_cycle_t *cycle)
         return NGX_OK;
     }
 
+    if (smcf->nobody) {
+        ngx_log_error(NGX_LOG_WARN, cycle->log, 0,
+                      "sandbox: a location answers whoever reaches it, for "
+                      "any tenant that he names: \"sandbox_tenant\" would "
+                      "bind callers to their own");
+    }
+
     cln = ngx_pool_cleanup_add(cycle->pool,
                                sizeof(ngx_http_sandbox_control_t));
 

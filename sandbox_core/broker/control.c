@@ -432,6 +432,13 @@ sbx_control_config(sbx_control_t *control, const sbx_config_t *config)
         return;
     }
 
+    if (!sbx_quota_config_ok(&config->quotas)) {
+        (void) sbx_error(&e, 0, SBX_E_INVALID,
+                         "the table of quotas is malformed");
+        sbx_control_answer(control, &e);
+        return;
+    }
+
     if (b->configured) {
         sbx_setup_change(b, config);
         sbx_control_answer(control, NULL);

@@ -352,10 +352,12 @@ sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
         return 0;
 
     case SBX_R_COMMAND_OVER:
-        sbx_command_over(s, record->command);
+        sbx_quota_inherited(s, record->running,
+                            !sbx_command_over(s, record->command));
         return 0;
 
     case SBX_R_REAPED:
+        sbx_quota_inherited(s, record->running, 0);
         sbx_command_reaped(s);
         return 0;
 
@@ -831,6 +833,8 @@ sbx_session_gone(sbx_session_t *s)
     sbx_list_remove(&s->link);
     b->nsessions--;
     sbx_ids_give(b, s);
+    sbx_quota_give(s);
+    sbx_admin_gone(b, s);
 
     while (!sbx_list_empty(&s->destroyers)) {
         call = sbx_node_of(s->destroyers.next, sbx_call_out_t, wait);
@@ -925,6 +929,7 @@ sbx_session_free(sbx_session_t *s)
     sbx_timer_del(loop, &s->queue);
     sbx_credit_close(s);
     sbx_ids_give(s->broker, s);
+    sbx_quota_give(s);
 
     if (s->dir != -1) {
         (void) close(s->dir);

@@ -227,6 +227,7 @@ sbx_setup_change(sbx_broker_t *b, const sbx_config_t *config)
            sizeof(own->template_dir));
     memcpy(own->binds, config->binds, sizeof(own->binds));
     own->binds_size = config->binds_size;
+    own->quotas = config->quotas;
 
     if (sbx_setup_keep_config(b, &e) != 0) {
         sbx_log_error(SBX_LOG_WARN, NULL, &e, "new configuration");

@@ -698,6 +698,13 @@ sbx_init_command_answer(sbx_init_command_t *c)
     c->give_up = sbx_now_us() + SBX_INIT_LINGER;
     sbx_init_loop_wake(c->give_up);
 
+    /* The broker hears of it first: who is answered may ask for the next
+     * command at once, and is to find the place of this one free. */
+
+    if (!c->started || c->reaped) {
+        sbx_init_command_release(c);
+    }
+
     sbx_init_exec_send(c, SBX_F_EXIT, x, sizeof(sbx_f_exit_t));
 
     /* sent at once or not, the group's end need not wait for it */
