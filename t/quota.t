@@ -17,6 +17,7 @@ use SandboxTest::More;
 my $JSON = JSON::PP->new->utf8->canonical;
 
 my $t = SandboxTest->new(
+    quotas => 1,
     http => <<'CONF',
     sandbox_quota organization=small sessions=3 memory=300MB;
     sandbox_quota user=small/one sessions=2;
@@ -279,6 +280,15 @@ CONF
     is(admin(GET => '/quotas/kept')->{json}{limits}{sessions}, 50,
        'then that holds');
     gone($id);
+};
+
+
+subtest 'what is shipped' => sub {
+    my $q = admin(GET => '/settings')->{json}{quotas};
+
+    is($q->{organization}{sessions}{configured}, 60, 'an organization');
+    is($q->{user}{sessions}{configured}, 25, 'a user');
+    is($q->{node}{memory}{configured}, undef, 'the node has no limit');
 };
 
 
