@@ -269,6 +269,10 @@ subtest 'a reload' => sub {
     sandbox_quota organization=kept sessions=50 memory=1GB;
 CONF
     ok($t->reload, 'is done');
+    ok($t->log_has(qr/new limits and quotas count for new sessions/),
+       'and the log says for whom');
+    ok($t->log_has(qr/of the admin API win over the configuration/),
+       'and what wins');
     refused(make('small', 'two'), '429 E2003 organization sessions 1',
             'new values count');
 
