@@ -194,12 +194,15 @@ extern ngx_http_sandbox_route_t  ngx_http_sandbox_admin_routes[];
 typedef struct {
     ngx_http_sandbox_route_t     *route;
     ngx_str_t                     session;      /* {id}, checked */
+    ngx_str_t                     item;         /* {pid}, {port} ...: as it
+                                                   is in the address */
     ngx_str_t                     path;         /* {path} or ?path= or
                                                    ?path_base64=, decoded */
     ngx_uint_t                    has_path;
     ngx_str_t                     body;         /* JSON text */
     size_t                        body_room;    /* the router's */
     void                         *data;         /* the handler's own */
+    struct ngx_http_sandbox_stream_s  *stream;  /* that is being sent */
 
     ngx_str_t                     who;          /* of the admin API */
     unsigned                      tenant_bound:1;   /* by configuration */
@@ -246,8 +249,10 @@ struct ngx_http_sandbox_call_s {
 
     /*
      * Set by the caller.
-     * frame: one frame; fd is the passed descriptor (OPENED) or -1, the
-     *   callee's to close.  NGX_OK goes on, NGX_DONE: the call is over for
+     * brings: the type of the one frame that may bring a descriptor (OPENED,
+     *   SOCKET), 0 for a call that takes none.
+     * frame: one frame; fd is the passed descriptor or -1, the callee's to
+     *   close.  NGX_OK goes on, NGX_DONE: the call is over for
      *   the callee, who finalizes by itself; NGX_AGAIN: stop reading until
      *   ngx_http_sandbox_call_resume(), the frame counts as taken.  payload
      *   is gone with the return and with ngx_http_sandbox_call_close(); a
@@ -264,6 +269,7 @@ struct ngx_http_sandbox_call_s {
                                     ngx_http_sandbox_error_e error);
     void                        (*writable)(ngx_http_sandbox_call_t *call);
 
+    ngx_uint_t                    brings;
     ngx_msec_t                    timeout;      /* without any frame; 0 none */
 
     /* what follows is the call's own */
@@ -325,6 +331,102 @@ void ngx_http_sandbox_call_resume(ngx_http_sandbox_call_t *call);
 
 /* Closes our end; no callback comes after it.  Safe to call twice. */
 void ngx_http_sandbox_call_close(ngx_http_sandbox_call_t *call);
+
+
+/*
+ * ---- streams of events -------------------------------------------------
+ *
+ * An answer that comes as it happens: a line of JSON for each event, or
+ * Server-Sent Events.  Each is sent at once.  While the client does not take
+ * what was sent, stream->call is not read, so that whoever makes the events
+ * waits; memory holds the events of one frame.  A stream that is idle pings.
+ *
+ *   s = ngx_http_sandbox_stream_create(r, form);  s->call = call;
+ *   rc = ngx_http_sandbox_stream_open(s);
+ *   j = ngx_http_sandbox_stream_event(s, "write");
+ *   ngx_http_sandbox_json_raw(j, ",\"path\":");  ...
+ *   return ngx_http_sandbox_stream_send(s);        in frame()
+ *   rc = ngx_http_sandbox_stream_close(s);         to finalize with
+ */
+
+typedef enum {
+    NGX_HTTP_SANDBOX_STREAM_NONE,
+    NGX_HTTP_SANDBOX_STREAM_NDJSON,
+    NGX_HTTP_SANDBOX_STREAM_SSE,
+    NGX_HTTP_SANDBOX_STREAM_RAW      /* a connection that was upgraded */
+} ngx_http_sandbox_stream_e;
+
+typedef struct ngx_http_sandbox_stream_s  ngx_http_sandbox_stream_t;
+
+struct ngx_http_sandbox_stream_s {
+    ngx_http_request_t           *request;
+    ngx_http_sandbox_call_t      *call;         /* the caller sets it */
+    ngx_http_sandbox_stream_e     form;
+    void                         *data;         /* the caller's own */
+
+    /* This worker is to end: the callee closes the stream, its call, and
+     * finalizes.  NULL: the stream goes on. */
+    void                        (*leaving)(ngx_http_sandbox_stream_t *s);
+    /* Says something when nothing was said for a while, and returns as
+     * _send() does; set by _create(), for RAW by the caller. */
+    ngx_int_t                   (*ping)(ngx_http_sandbox_stream_t *s);
+
+    /* what follows is the stream's own */
+    ngx_pool_t                   *pool;         /* of what is being sent */
+    ngx_http_sandbox_json_t       json;
+    ngx_event_t                   timer;
+    ngx_msec_t                    last;         /* when something was sent */
+    unsigned                      over:1;
+};
+
+/* What the request's Accept prefers of what it names; NONE is JSON, or
+ * nothing of these. */
+ngx_http_sandbox_stream_e ngx_http_sandbox_stream_asked(
+    ngx_http_request_t *r);
+
+/* NULL when out of memory. */
+ngx_http_sandbox_stream_t *ngx_http_sandbox_stream_create(
+    ngx_http_request_t *r, ngx_http_sandbox_stream_e form);
+
+/* Sends the header.  NGX_OK; NGX_DONE where it was all (HEAD): to be
+ * finalized with NGX_OK; NGX_ERROR. */
+ngx_int_t ngx_http_sandbox_stream_open(ngx_http_sandbox_stream_t *s);
+
+/* Begins an event, up to its type; members follow, with a comma before each,
+ * and no brace.  It is _send()'s after that. */
+ngx_http_sandbox_json_t *ngx_http_sandbox_stream_event(
+    ngx_http_sandbox_stream_t *s, const char *type);
+
+/* NGX_OK; NGX_AGAIN: the client is behind, and call is to be stopped, as
+ * frame() does by returning it; NGX_ERROR: to be finalized with. */
+ngx_int_t ngx_http_sandbox_stream_send(ngx_http_sandbox_stream_t *s);
+
+/* The same with bytes as they are, for RAW.  They are copied. */
+ngx_int_t ngx_http_sandbox_stream_bytes(ngx_http_sandbox_stream_t *s,
+    const void *head, size_t head_len, const void *data, size_t len);
+
+/* Ends the body; what to finalize with.  Call it once. */
+ngx_int_t ngx_http_sandbox_stream_close(ngx_http_sandbox_stream_t *s);
+
+
+/*
+ * A text that comes in pieces which may end within a character: that part is
+ * kept for the next piece.
+ */
+
+typedef struct {
+    uint64_t                      offset;       /* of what comes next */
+    u_char                        tail[4];
+    size_t                        tail_len;     /* before .offset */
+} ngx_http_sandbox_text_t;
+
+/*
+ * An event of what can be told by now, {"type","data","offset"}; with "last"
+ * of all.  Returns as _send(); NGX_OK where there is nothing to tell.
+ */
+ngx_int_t ngx_http_sandbox_stream_text(ngx_http_sandbox_stream_t *s,
+    const char *type, ngx_http_sandbox_text_t *text, ngx_uint_t base64,
+    const u_char *data, size_t len, ngx_uint_t last);
 
 
 extern ngx_module_t  ngx_http_sandbox_module;

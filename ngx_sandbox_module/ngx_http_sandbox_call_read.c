@@ -1,8 +1,8 @@
 /*
  * What comes over a call's own socket.  All of it is hostile: a frame is
  * delivered only with the length that its type has, a descriptor only with
- * the one frame that brings it, and only if it is a regular file open for
- * reading.
+ * a frame that brings one, and only if it is of the kind that this brings: a
+ * regular file open for reading, or a connected socket that never blocks.
  *
  * Buffers hold a whole frame, and most calls wait most of the time: a call
  * has one only while it is read, or holds a part of a frame.
@@ -14,6 +14,7 @@
 #include "ngx_http_sandbox_call.h"
 
 #include <linux/magic.h>
+#include <netinet/in.h>
 #include <sys/vfs.h>
 
 
@@ -23,11 +24,15 @@
 #define NGX_HTTP_SANDBOX_CALL_FIXED     1280      /* largest fixed payload */
 
 
+typedef ngx_int_t (*ngx_http_sandbox_check_pt)(ngx_http_sandbox_call_t *call,
+    const u_char *payload, size_t len);
+
 typedef struct {
-    uint16_t          type;
-    uint16_t          entry;          /* sbx_f_entry_t and strings */
-    uint32_t          min;
-    uint32_t          max;
+    uint16_t                    type;
+    uint16_t                    descriptor;   /* brings one */
+    uint32_t                    min;
+    uint32_t                    max;
+    ngx_http_sandbox_check_pt   check;        /* of what is in it, or NULL */
 } ngx_http_sandbox_shape_t;
 
 
@@ -36,24 +41,39 @@ static ngx_int_t ngx_http_sandbox_call_fill(ngx_http_sandbox_call_t *call);
 static ngx_int_t ngx_http_sandbox_call_wait(ngx_http_sandbox_call_t *call);
 static ngx_int_t ngx_http_sandbox_call_deliver(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload);
-static ngx_int_t ngx_http_sandbox_call_check(ngx_http_sandbox_call_t *call,
-    const sbx_frame_t *frame, const u_char *payload);
-static ngx_int_t ngx_http_sandbox_call_check_file(
-    ngx_http_sandbox_call_t *call);
+static const ngx_http_sandbox_shape_t *ngx_http_sandbox_call_shape(
+    ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
+    const u_char *payload);
+static ngx_int_t ngx_http_sandbox_call_check_entry(
+    ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
+static ngx_int_t ngx_http_sandbox_call_check_opened(
+    ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
+static ngx_int_t ngx_http_sandbox_call_check_state(
+    ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
+static ngx_int_t ngx_http_sandbox_call_check_socket(
+    ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
 static u_char *ngx_http_sandbox_call_buffer(ngx_http_sandbox_call_t *call);
 static void ngx_http_sandbox_call_spare(u_char *p);
 
 
-#define FIXED(frame, type)  { frame, 0, sizeof(type), sizeof(type) }
+#define FIXED(frame, type)  { frame, 0, sizeof(type), sizeof(type), NULL }
+#define BYTES(frame)        { frame, 0, 0, SBX_FRAME_MAX, NULL }
+#define EMPTY(frame)        { frame, 0, 0, 0, NULL }
+
+/* a structure and strings after it, whose lengths are in it */
+#define STRINGS(frame, type, check)                                           \
+    { frame, 0, sizeof(type), SBX_FRAME_MAX,                                  \
+      ngx_http_sandbox_call_check_ ## check }
 
 /* What the core may say to a worker; what is not here is refused. */
 
 static const ngx_http_sandbox_shape_t  ngx_http_sandbox_shapes[] = {
     FIXED(SBX_F_ERROR, sbx_f_error_t),
-    { SBX_F_ACCEPTED, 0, 0, 0 },
+    EMPTY(SBX_F_ACCEPTED),
     FIXED(SBX_F_END, sbx_f_end_t),
+
     FIXED(SBX_F_SESSION, sbx_f_session_t),
-    { SBX_F_META, 0, 0, SBX_FRAME_MAX },
+    BYTES(SBX_F_META),
     FIXED(SBX_F_HEALTH, sbx_f_health_t),
     FIXED(SBX_F_CHECK, sbx_f_check_t),
     FIXED(SBX_F_CAPABILITY, sbx_f_capability_t),
@@ -61,14 +81,25 @@ static const ngx_http_sandbox_shape_t  ngx_http_sandbox_shapes[] = {
     FIXED(SBX_F_QUOTA, sbx_f_quota_t),
     FIXED(SBX_F_SETTING, sbx_f_setting_t),
     FIXED(SBX_F_DRAIN, sbx_f_drain_t),
+
+    /* commands */
     FIXED(SBX_F_STARTED, sbx_f_started_t),
-    { SBX_F_STDOUT, 0, 0, SBX_FRAME_MAX },
-    { SBX_F_STDERR, 0, 0, SBX_FRAME_MAX },
+    BYTES(SBX_F_STDOUT),
+    BYTES(SBX_F_STDERR),
     FIXED(SBX_F_EXIT, sbx_f_exit_t),
-    { SBX_F_ENTRY, 1, sizeof(sbx_f_entry_t), SBX_FRAME_MAX },
-    { SBX_F_OPENED, 1, sizeof(sbx_f_entry_t), SBX_FRAME_MAX },
-    { SBX_F_READY, 0, 0, 0 },
-    { 0, 0, 0, 0 }
+    STRINGS(SBX_F_STATE, sbx_f_state_t, state),
+    FIXED(SBX_F_OUTPUT, sbx_f_output_t),
+
+    /* files */
+    STRINGS(SBX_F_ENTRY, sbx_f_entry_t, entry),
+    { SBX_F_OPENED, 1, sizeof(sbx_f_entry_t), SBX_FRAME_MAX,
+      ngx_http_sandbox_call_check_opened },
+    EMPTY(SBX_F_READY),
+
+    /* ports */
+    { SBX_F_SOCKET, 1, 0, 0, ngx_http_sandbox_call_check_socket },
+
+    { 0, 0, 0, 0, NULL }
 };
 
 
@@ -349,13 +380,17 @@ static ngx_int_t
 ngx_http_sandbox_call_deliver(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload)
 {
-    u_char     *p;
-    ngx_fd_t    fd;
-    ngx_int_t   rc;
-    ngx_uint_t  i;
-    uint64_t    fixed[NGX_HTTP_SANDBOX_CALL_FIXED / sizeof(uint64_t)];
+    u_char                          *p;
+    ngx_fd_t                         fd;
+    ngx_int_t                        rc;
+    ngx_uint_t                       i;
+    const ngx_http_sandbox_shape_t  *shape;
 
-    if (ngx_http_sandbox_call_check(call, frame, payload) != NGX_OK) {
+    uint64_t  fixed[NGX_HTTP_SANDBOX_CALL_FIXED / sizeof(uint64_t)];
+
+    shape = ngx_http_sandbox_call_shape(call, frame, payload);
+
+    if (shape == NULL) {
         ngx_log_error(NGX_LOG_ERR, call->connection->log, 0,
                       "sandbox call brought a bad frame, type %ui, %uz bytes",
                       (ngx_uint_t) frame->type, (size_t) frame->length);
@@ -379,7 +414,7 @@ ngx_http_sandbox_call_deliver(ngx_http_sandbox_call_t *call,
 
     fd = NGX_INVALID_FILE;
 
-    if (frame->type == SBX_F_OPENED) {
+    if (shape->descriptor) {
         fd = call->passed;
         call->passed = NGX_INVALID_FILE;
     }
@@ -412,12 +447,12 @@ ngx_http_sandbox_call_deliver(ngx_http_sandbox_call_t *call,
 }
 
 
-static ngx_int_t
-ngx_http_sandbox_call_check(ngx_http_sandbox_call_t *call,
+/* NULL for a frame that cannot be. */
+
+static const ngx_http_sandbox_shape_t *
+ngx_http_sandbox_call_shape(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload)
 {
-    const char                      *path, *owner, *group, *target;
-    sbx_f_entry_t                    entry;
     const ngx_http_sandbox_shape_t  *shape;
 
     for (shape = ngx_http_sandbox_shapes; shape->type != 0; shape++) {
@@ -427,21 +462,49 @@ ngx_http_sandbox_call_check(ngx_http_sandbox_call_t *call,
     }
 
     if (shape->type == 0 || frame->length < shape->min
-        || frame->length > shape->max)
+        || frame->length > shape->max
+        || (shape->descriptor && call->brings != frame->type))
+    {
+        return NULL;
+    }
+
+    if (shape->check != NULL
+        && shape->check(call, payload, frame->length) != NGX_OK)
+    {
+        return NULL;
+    }
+
+    return shape;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_call_check_entry(ngx_http_sandbox_call_t *call,
+    const u_char *payload, size_t len)
+{
+    const char     *path, *owner, *group, *target;
+    sbx_f_entry_t   entry;
+
+    if (sbx_wire_check_entry(payload, len, &entry, &path, &owner, &group,
+                             &target)
+        != 0)
     {
         return NGX_ERROR;
     }
 
-    if (shape->entry
-        && sbx_wire_check_entry(payload, frame->length, &entry, &path, &owner,
-                                &group, &target)
-           != 0)
-    {
-        return NGX_ERROR;
-    }
+    return NGX_OK;
+}
 
-    if (frame->type == SBX_F_OPENED) {
-        return ngx_http_sandbox_call_check_file(call);
+
+static ngx_int_t
+ngx_http_sandbox_call_check_state(ngx_http_sandbox_call_t *call,
+    const u_char *payload, size_t len)
+{
+    const char     *cwd, *tag, *args;
+    sbx_f_state_t   state;
+
+    if (sbx_wire_check_state(payload, len, &state, &cwd, &tag, &args) != 0) {
+        return NGX_ERROR;
     }
 
     return NGX_OK;
@@ -454,14 +517,17 @@ ngx_http_sandbox_call_check(ngx_http_sandbox_call_t *call,
  */
 
 static ngx_int_t
-ngx_http_sandbox_call_check_file(ngx_http_sandbox_call_t *call)
+ngx_http_sandbox_call_check_opened(ngx_http_sandbox_call_t *call,
+    const u_char *payload, size_t len)
 {
     int              flags;
     ngx_uint_t       i;
     struct statfs    fs;
     ngx_file_info_t  info;
 
-    if (call->passed == NGX_INVALID_FILE) {
+    if (call->passed == NGX_INVALID_FILE
+        || ngx_http_sandbox_call_check_entry(call, payload, len) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
@@ -481,6 +547,50 @@ ngx_http_sandbox_call_check_file(ngx_http_sandbox_call_t *call)
         if ((uint32_t) fs.f_type == ngx_http_sandbox_no_files[i]) {
             return NGX_ERROR;
         }
+    }
+
+    return NGX_OK;
+}
+
+
+/* One that blocks would stop the worker; one of another family may bring
+ * descriptors, or reach what is no port of a session. */
+
+static ngx_int_t
+ngx_http_sandbox_call_check_socket(ngx_http_sandbox_call_t *call,
+    const u_char *payload, size_t len)
+{
+    int              type, domain, flags;
+    socklen_t        size;
+    ngx_file_info_t  info;
+
+    if (call->passed == NGX_INVALID_FILE
+        || ngx_fd_info(call->passed, &info) == NGX_FILE_ERROR
+        || !S_ISSOCK(info.st_mode))
+    {
+        return NGX_ERROR;
+    }
+
+    flags = fcntl(call->passed, F_GETFL);
+
+    if (flags == -1 || !(flags & O_NONBLOCK)) {
+        return NGX_ERROR;
+    }
+
+    size = sizeof(int);
+
+    if (getsockopt(call->passed, SOL_SOCKET, SO_TYPE, &type, &size) == -1
+        || type != SOCK_STREAM)
+    {
+        return NGX_ERROR;
+    }
+
+    size = sizeof(int);
+
+    if (getsockopt(call->passed, SOL_SOCKET, SO_DOMAIN, &domain, &size) == -1
+        || (domain != AF_INET && domain != AF_INET6))
+    {
+        return NGX_ERROR;
     }
 
     return NGX_OK;

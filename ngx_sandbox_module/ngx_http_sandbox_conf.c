@@ -383,6 +383,14 @@ ngx_http_sandbox_set_limit(ngx_conf_t *cf, ngx_command_t *cmd,
         return NGX_CONF_ERROR;
     }
 
+    if (limit->max_only && ngx_strcmp(cmd->name.data, "sandbox_max") != 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid parameter \"%V\" in \"%V\" directive, it "
+                           "is for \"sandbox_max\" alone",
+                           value, &cmd->name);
+        return NGX_CONF_ERROR;
+    }
+
     field = sbx_limit_field(limits, limit);
 
     if (*field != SBX_UNSET) {
@@ -498,6 +506,11 @@ ngx_http_sandbox_settle_limits(ngx_conf_t *cf,
 
         if (*max == SBX_UNSET) {
             *max = limit->cap;
+        }
+
+        if (limit->max_only) {
+            *def = *max;
+            continue;
         }
 
         if (*def == SBX_UNSET) {

@@ -192,6 +192,7 @@ static const struct {
     { SBX_E_TOO_LARGE, NGX_HTTP_SANDBOX_PAYLOAD_TOO_LARGE },
     { SBX_E_FORBIDDEN, NGX_HTTP_SANDBOX_FORBIDDEN },
     { SBX_E_CAPABILITY, NGX_HTTP_SANDBOX_CAPABILITY_NOT_SUPPORTED },
+    { SBX_E_OFFSET, NGX_HTTP_SANDBOX_OFFSET_GONE },
     { SBX_OK, NGX_HTTP_SANDBOX_INTERNAL }
 };
 
@@ -345,6 +346,13 @@ ngx_http_sandbox_problem_wire(ngx_http_request_t *r,
         ngx_http_sandbox_json_raw_len(&j, limit,
             sbx_limit_print(ngx_http_sandbox_problem_row(error),
                             error->limit, limit));
+    }
+
+    if (e == NGX_HTTP_SANDBOX_OFFSET_GONE) {
+        ngx_http_sandbox_json_raw(&j, ",\"stdout_oldest\":");
+        ngx_http_sandbox_json_int(&j, (int64_t) error->oldest[0]);
+        ngx_http_sandbox_json_raw(&j, ",\"stderr_oldest\":");
+        ngx_http_sandbox_json_int(&j, (int64_t) error->oldest[1]);
     }
 
     if (e == NGX_HTTP_SANDBOX_SESSION_NOT_FOUND

@@ -13,6 +13,7 @@
 typedef struct {
     ngx_str_t                   raw;        /* without a leading slash */
     ngx_str_t                   session;
+    ngx_str_t                   item;
     ngx_str_t                   path;       /* still encoded */
     ngx_uint_t                  has_path;
     ngx_uint_t                  allowed;    /* methods of the path's routes */
@@ -133,6 +134,8 @@ ngx_http_sandbox_route(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
 
         ctx->session = match.session;
     }
+
+    ctx->item = match.item;
 
     if (!ngx_http_sandbox_escapes_ok(&r->args)) {
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_REQUEST,
@@ -262,13 +265,17 @@ ngx_http_sandbox_match(ngx_http_request_t *r,
         }
 
         match->session = found.session;
+        match->item = found.item;
         match->path = found.path;
         match->has_path = found.has_path;
     }
 }
 
 
-/* "sessions/{id}/files/{path}": one segment, and all that is left. */
+/*
+ * "sessions/{id}/files/{path}": the session, and all that is left.  Any other
+ * word in braces is one segment.
+ */
 
 static ngx_uint_t
 ngx_http_sandbox_match_path(const char *path,
@@ -281,6 +288,7 @@ ngx_http_sandbox_match_path(const char *path,
     end = p + match->raw.len;
 
     ngx_str_null(&match->session);
+    ngx_str_null(&match->item);
     ngx_str_null(&match->path);
     match->has_path = 0;
 
@@ -309,6 +317,15 @@ ngx_http_sandbox_match_path(const char *path,
 
             match->session.data = p;
             match->session.len = s - p;
+
+        } else if (*path == '{') {
+
+            if (s == p) {
+                return 0;
+            }
+
+            match->item.data = p;
+            match->item.len = s - p;
 
         } else if ((size_t) (s - p) != len || ngx_memcmp(p, path, len) != 0) {
             return 0;

@@ -27,6 +27,8 @@ my $YAML = "$SandboxTest::ROOT/docs/openapi.yaml";
 # By status, or by operation and status.
 my %NOT_HERE = (
     500 => 'only a failing machine gives it',
+    'run 429' => 'takes a session that fills between two steps',
+    'run 507' => 'takes a body longer than this server reads',
     map {
         ("$_ 429" => 'takes a session whose file processes are all busy')
     } qw(listFiles uploadFileByQuery deleteFileByQuery downloadFile
@@ -366,15 +368,63 @@ subtest 'sessions' => sub {
                  json => { %who });
     my $gone = $res->{json}{session_id};
 
-    calls(destroySession => '400 E3001', 'a grace', session_id => $gone,
-          query => { grace_s => 5 });
+    calls(patchSession => 200, 'both', session_id => $gone,
+          json => example(patchSession => 'both'));
+    calls(patchSession => '400 E2002', 'too much', session_id => $gone,
+          valid => 1, json => { timeout_s => 1_000_000 });
+    calls(patchSession => '400 E3001', 'no number', session_id => $gone,
+          json => { timeout_s => 'x' });
+    calls(patchSession => '404 E2009', 'one that never was',
+          session_id => $unknown, json => {});
+    calls(patchSession => '413 E4005', 'a large body', session_id => $gone,
+          json => { metadata => { map { ("k$_" => 'v' x 1024) } 1 .. 70 } });
+    calls(patchSession => '415 E3011', 'another type', session_id => $gone,
+          json => '{}', headers => { 'Content-Type' => 'text/plain' });
+
+    calls(pauseSession => 200, 'frozen', session_id => $gone);
+    calls(pauseSession => '404 E2009', 'one that never was',
+          session_id => $unknown);
+    calls(exec => '409 E2010', 'of a paused one', session_id => $gone,
+          valid => 1, json => { cmd => 'true' });
+    calls(listFiles => '409 E2010', 'of a paused one', session_id => $gone);
+    calls(resumeSession => 200, 'thawed', session_id => $gone);
+    calls(resumeSession => '404 E2009', 'one that never was',
+          session_id => $unknown);
+
+    calls(destroySession => '400 E3001', 'too long a grace',
+          session_id => $gone, query => { grace_s => 601 });
     calls(destroySession => 204, 'all of it', session_id => $gone,
-          query => { grace_s => 0 });
+          query => { grace_s => 5 });
     calls(destroySession => '404 E2009', 'twice', session_id => $gone);
 
     $res = calls(getSession => '404 E2009', 'one that has ended',
                  session_id => $gone);
     is($res->{json}{ended}, 'destroyed', 'tells how');
+};
+
+
+subtest 'run' => sub {
+    my @ok = ({ cmd => 'true' });
+
+    my $res = calls(run => 200, 'the example',
+                    json => example(run => 'build'));
+    is($res->{json}{steps}[1]{stdout}, "hello\n", 'does what it says');
+
+    calls(run => '400 E3001', 'no steps', json => { %who });
+    calls(run => '400 E2002', 'too much', valid => 1,
+          json => { %who, steps => \@ok, timeout_s => 1_000_000 });
+    calls(run => '403 E4003', 'a file that may not be', valid => 1,
+          json => { %who, steps => \@ok, files => { '/usr/x' => '' } });
+    calls(run => '404 E2001', 'no such template', valid => 1,
+          json => { %who, steps => \@ok, template => 'nothing' });
+    calls(run => '404 E4001', 'no such directory', valid => 1,
+          json => { %who, steps => [ { cmd => 'true', cwd => '/none' } ] });
+    calls(run => '409 E4004', 'a file where a directory is', valid => 1,
+          json => { %who, steps => \@ok, files => { '/tmp' => '' } });
+    calls(run => '413 E4005', 'a large body',
+          json => { %who, steps => \@ok, env => { A => 'a' x 70_000 } });
+    calls(run => '415 E3011', 'another type of body', json => '{}',
+          headers => { 'Content-Type' => 'text/plain' });
 };
 
 
@@ -716,7 +766,9 @@ subtest 'without a broker' => sub {
         $t->api(GET => '/health')->{status} == 503;
     });
 
-    my %json = (createSession => { %who }, exec => { cmd => 'true' },
+    my %json = (patchSession => {}, createSession => { %who },
+                run => { %who, steps => [ { cmd => 'true' } ] },
+                exec => { cmd => 'true' },
                 install => { packages => [ 'x' ] },
                 changeSettings => { require_isolation => JSON::PP::true },
                 setQuota => { sessions => 1 },

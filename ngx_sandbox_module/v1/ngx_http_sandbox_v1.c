@@ -23,6 +23,22 @@ ngx_http_sandbox_route_t  ngx_http_sandbox_v1_routes[] = {
       NGX_HTTP_SANDBOX_BODY_NONE, 0, "destroy",
       ngx_http_sandbox_v1_destroy },
 
+    { NGX_HTTP_PATCH, "sessions/{id}",
+      NGX_HTTP_SANDBOX_BODY_JSON, 0, "patch",
+      ngx_http_sandbox_v1_patch },
+
+    { NGX_HTTP_POST, "sessions/{id}/pause",
+      NGX_HTTP_SANDBOX_BODY_NONE, 0, "pause",
+      ngx_http_sandbox_v1_pause },
+
+    { NGX_HTTP_POST, "sessions/{id}/resume",
+      NGX_HTTP_SANDBOX_BODY_NONE, 0, "resume",
+      ngx_http_sandbox_v1_resume },
+
+    { NGX_HTTP_POST, "run",
+      NGX_HTTP_SANDBOX_BODY_JSON, 0, "run",
+      ngx_http_sandbox_v1_run },
+
     { NGX_HTTP_POST, "sessions/{id}/exec",
       NGX_HTTP_SANDBOX_BODY_JSON, SBX_CAP_SHELL, "exec",
       ngx_http_sandbox_v1_exec },
@@ -30,6 +46,38 @@ ngx_http_sandbox_route_t  ngx_http_sandbox_v1_routes[] = {
     { NGX_HTTP_POST, "sessions/{id}/install",
       NGX_HTTP_SANDBOX_BODY_JSON, SBX_CAP_SHELL, "install",
       ngx_http_sandbox_v1_install },
+
+    { NGX_HTTP_GET, "sessions/{id}/processes",
+      NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_SHELL, "processes",
+      ngx_http_sandbox_v1_process_list },
+
+    { NGX_HTTP_GET, "sessions/{id}/processes/{pid}",
+      NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_SHELL, "process",
+      ngx_http_sandbox_v1_process_get },
+
+    { NGX_HTTP_GET, "sessions/{id}/processes/{pid}/output",
+      NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_SHELL, "output",
+      ngx_http_sandbox_v1_process_output },
+
+    { NGX_HTTP_POST, "sessions/{id}/processes/{pid}/stdin",
+      NGX_HTTP_SANDBOX_BODY_STREAM, SBX_CAP_SHELL, "stdin",
+      ngx_http_sandbox_v1_process_stdin },
+
+    { NGX_HTTP_POST, "sessions/{id}/processes/{pid}/signal",
+      NGX_HTTP_SANDBOX_BODY_JSON, SBX_CAP_SHELL, "signal",
+      ngx_http_sandbox_v1_process_signal },
+
+    { NGX_HTTP_POST, "sessions/{id}/processes/{pid}/resize",
+      NGX_HTTP_SANDBOX_BODY_JSON, SBX_CAP_SHELL, "resize",
+      ngx_http_sandbox_v1_process_resize },
+
+    { NGX_HTTP_POST, "sessions/{id}/cancel",
+      NGX_HTTP_SANDBOX_BODY_NONE, 0, "cancel",
+      ngx_http_sandbox_v1_cancel },
+
+    { NGX_HTTP_GET, "sessions/{id}/terminal",
+      NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_SHELL, "terminal",
+      ngx_http_sandbox_v1_terminal },
 
     { NGX_HTTP_GET, "sessions/{id}/files",
       NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_FILES, "files",
@@ -217,7 +265,7 @@ ngx_http_sandbox_v1_frame(ngx_http_sandbox_call_t *call,
 {
     sbx_f_error_t  error;
 
-    if (fd != NGX_INVALID_FILE && frame->type != SBX_F_OPENED) {
+    if (fd != NGX_INVALID_FILE && frame->type != call->brings) {
         (void) ngx_close_file(fd);
         return ngx_http_sandbox_v1_broken(call, "an unasked descriptor");
     }

@@ -28,8 +28,22 @@ ngx_int_t ngx_http_sandbox_v1_list(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_get(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_destroy(ngx_http_request_t *r);
 
+ngx_int_t ngx_http_sandbox_v1_patch(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_pause(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_resume(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_run(ngx_http_request_t *r);
+
 ngx_int_t ngx_http_sandbox_v1_exec(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_install(ngx_http_request_t *r);
+
+ngx_int_t ngx_http_sandbox_v1_process_list(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_process_get(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_process_output(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_process_stdin(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_process_signal(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_process_resize(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_cancel(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_terminal(ngx_http_request_t *r);
 
 ngx_int_t ngx_http_sandbox_v1_download(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_upload(ngx_http_request_t *r);

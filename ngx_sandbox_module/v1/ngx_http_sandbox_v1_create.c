@@ -1,5 +1,4 @@
-#include "ngx_http_sandbox_v1_session.h"
-#include "ngx_http_sandbox_v1_rules.h"
+#include "ngx_http_sandbox_v1_create.h"
 
 #include <sys/mman.h>
 
@@ -7,38 +6,11 @@
 
 
 #define NGX_HTTP_SANDBOX_V1_ENV_PAIRS     65536
-#define NGX_HTTP_SANDBOX_V1_META_PAIRS    64
 #define NGX_HTTP_SANDBOX_V1_META_KEY      128
 #define NGX_HTTP_SANDBOX_V1_META_VALUE    1024
 
 #define NGX_HTTP_SANDBOX_V1_CAPABILITIES                                      \
     (SBX_CAP_SHELL|SBX_CAP_FILES|SBX_CAP_CODE)
-
-
-typedef struct {
-    sbx_json_network_t             network;
-    sbx_limits_t                   limits;
-    ngx_http_sandbox_v1_filesystem_t
-                                   filesystem;
-    sbx_json_list_t                capabilities;
-    uint32_t                       capabilities_seen;
-    sbx_json_str_t                 memory_strategy;
-    sbx_json_str_t                 on_timeout;
-    uint32_t                       require_isolation;
-    uint32_t                       require_isolation_seen;
-    uint64_t                       idle_timeout;
-    uint32_t                       idle_timeout_seen;
-} ngx_http_sandbox_v1_manifest_t;
-
-
-typedef struct {
-    sbx_json_str_t                 tenant;
-    sbx_json_str_t                 user;
-    sbx_json_str_t                 template;
-    sbx_json_map_t                 env;
-    sbx_json_map_t                 metadata;
-    ngx_http_sandbox_v1_manifest_t manifest;
-} ngx_http_sandbox_v1_create_t;
 
 
 static int ngx_http_sandbox_v1_create_check(ngx_http_request_t *r,
@@ -52,8 +24,6 @@ static int ngx_http_sandbox_v1_create_words(
     sbx_error_t *e);
 static int ngx_http_sandbox_v1_create_capabilities(
     const ngx_http_sandbox_v1_manifest_t *manifest, uint32_t *bits,
-    sbx_error_t *e);
-static int ngx_http_sandbox_v1_create_metadata(const sbx_json_map_t *metadata,
     sbx_error_t *e);
 static int ngx_http_sandbox_v1_create_key(ngx_http_request_t *r,
     sbx_create_t *create, sbx_error_t *e);
@@ -123,7 +93,7 @@ static const sbx_json_field_t  ngx_http_sandbox_v1_manifest_fields[] = {
 
     { .name = "idle_timeout_s", .type = SBX_JSON_LIMIT,
       .limit = "timeout_s", .nullable = 1,
-      .offset = MANIFEST(idle_timeout), .seen = MANIFEST(idle_timeout_seen) },
+      .offset = MANIFEST(idle_timeout) },
 
     { .name = NULL }
 };
@@ -131,7 +101,7 @@ static const sbx_json_field_t  ngx_http_sandbox_v1_manifest_fields[] = {
 
 #define CREATE(field)  offsetof(ngx_http_sandbox_v1_create_t, field)
 
-static const sbx_json_field_t  ngx_http_sandbox_v1_create_fields[] = {
+const sbx_json_field_t  ngx_http_sandbox_v1_create_fields[] = {
 
     { .name = "tenant_id", .type = SBX_JSON_STRING,
       .offset = CREATE(tenant) },
@@ -166,9 +136,6 @@ ngx_int_t
 ngx_http_sandbox_v1_create(ngx_http_request_t *r)
 {
     sbx_error_t                     e;
-    sbx_create_t                   *create;
-    sbx_auto_fd                     blob = -1;
-    ngx_http_sandbox_ctx_t         *ctx;
     ngx_http_sandbox_call_t        *call;
     ngx_http_sandbox_v1_create_t    body;
     ngx_http_sandbox_v1_session_t  *session;
@@ -176,45 +143,71 @@ ngx_http_sandbox_v1_create(ngx_http_request_t *r)
     ngx_memzero(&body, sizeof(body));
     sbx_limits_clear(&body.manifest.limits);
 
-    create = ngx_pcalloc(r->pool, sizeof(sbx_create_t));
     session = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_v1_session_t));
 
-    if (create == NULL || session == NULL) {
+    if (session == NULL) {
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
     }
 
     if (ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_create_fields, &body,
                                  &e)
         != 0
-        || ngx_http_sandbox_v1_create_check(r, &body, create, &e) != 0
-        || ngx_http_sandbox_v1_create_blob(r, &body, create, &blob, &e) != 0)
+        || ngx_http_sandbox_v1_create_call(r, &body, 0, session, &call, &e)
+           != 0)
     {
         return ngx_http_sandbox_problem_core(r, &e);
     }
 
-    ctx = ngx_http_sandbox_ctx(r);
-    ctx->tenant.data = (u_char *) body.tenant.data;
-    ctx->tenant.len = body.tenant.len;
-    ctx->user.data = (u_char *) body.user.data;
-    ctx->user.len = body.user.len;
-
-    call = ngx_http_sandbox_v1_call(r, SBX_OP_CREATE, create,
-                                    sizeof(sbx_create_t), sbx_steal_fd(&blob),
-                                    session);
-
-    if (call != NULL) {
-        call->frame = ngx_http_sandbox_v1_create_frame;
-
-        /* both fit: the pattern of names bounds them */
-
-        (void) sbx_copy_string(call->header.tenant,
-                               sizeof(call->header.tenant), body.tenant.data,
-                               body.tenant.len);
-        (void) sbx_copy_string(call->header.user, sizeof(call->header.user),
-                               body.user.data, body.user.len);
-    }
+    call->frame = ngx_http_sandbox_v1_create_frame;
 
     return ngx_http_sandbox_v1_start(r, call);
+}
+
+
+int
+ngx_http_sandbox_v1_create_call(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_create_t *body, uint32_t flags, void *data,
+    ngx_http_sandbox_call_t **created, sbx_error_t *e)
+{
+    sbx_create_t              create;
+    sbx_auto_fd               blob = -1;
+    ngx_http_sandbox_ctx_t   *ctx;
+    ngx_http_sandbox_call_t  *call;
+
+    ngx_memzero(&create, sizeof(sbx_create_t));
+    create.flags = flags;
+
+    if (ngx_http_sandbox_v1_create_check(r, body, &create, e) != 0
+        || ngx_http_sandbox_v1_create_blob(r, body, &create, &blob, e) != 0)
+    {
+        return -1;
+    }
+
+    ctx = ngx_http_sandbox_ctx(r);
+    ctx->tenant.data = (u_char *) body->tenant.data;
+    ctx->tenant.len = body->tenant.len;
+    ctx->user.data = (u_char *) body->user.data;
+    ctx->user.len = body->user.len;
+
+    call = ngx_http_sandbox_v1_call(r, SBX_OP_CREATE, &create,
+                                    sizeof(sbx_create_t), sbx_steal_fd(&blob),
+                                    data);
+
+    if (call == NULL) {
+        return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
+    }
+
+    /* both fit: the pattern of names bounds them */
+
+    (void) sbx_copy_string(call->header.tenant,
+                           sizeof(call->header.tenant), body->tenant.data,
+                           body->tenant.len);
+    (void) sbx_copy_string(call->header.user, sizeof(call->header.user),
+                           body->user.data, body->user.len);
+
+    *created = call;
+
+    return 0;
 }
 
 
@@ -239,7 +232,7 @@ ngx_http_sandbox_v1_create_check(ngx_http_request_t *r,
     (void) sbx_copy_string(create->template, sizeof(create->template),
                            body->template.data, body->template.len);
 
-    if (ngx_http_sandbox_v1_create_metadata(&body->metadata, e) != 0) {
+    if (ngx_http_sandbox_v1_metadata(&body->metadata, e) != 0) {
         return -1;
     }
 
@@ -267,12 +260,7 @@ ngx_http_sandbox_v1_create_manifest(ngx_http_request_t *r,
                          "leave it out or set it to false");
     }
 
-    if (manifest->idle_timeout_seen) {
-        return sbx_error(e, 0, SBX_E_MANIFEST,
-                         "/manifest/idle_timeout_s: this server ends no "
-                         "session for being idle; leave it out and use "
-                         "timeout_s");
-    }
+    create->idle_timeout = manifest->idle_timeout;
 
     if (ngx_http_sandbox_v1_create_words(manifest, &create->flags, e) != 0
         || ngx_http_sandbox_v1_create_capabilities(manifest,
@@ -333,12 +321,9 @@ ngx_http_sandbox_v1_create_words(
     if (word->data != NULL) {
 
         if (ngx_http_sandbox_v1_is(word, "pause")) {
-            return sbx_error(e, 0, SBX_E_MANIFEST,
-                             "/manifest/on_timeout: this server cannot "
-                             "pause a session; use \"destroy\"");
-        }
+            *flags |= SBX_CREATE_ON_TIMEOUT_PAUSE;
 
-        if (!ngx_http_sandbox_v1_is(word, "destroy")) {
+        } else if (!ngx_http_sandbox_v1_is(word, "destroy")) {
             return sbx_error(e, 0, SBX_E_INVALID,
                              "/manifest/on_timeout: must be \"destroy\" or "
                              "\"pause\"");
@@ -384,8 +369,8 @@ ngx_http_sandbox_v1_create_capabilities(
 }
 
 
-static int
-ngx_http_sandbox_v1_create_metadata(const sbx_json_map_t *metadata,
+int
+ngx_http_sandbox_v1_metadata(const sbx_json_map_t *metadata,
     sbx_error_t *e)
 {
     size_t                  i;
@@ -465,8 +450,8 @@ ngx_http_sandbox_v1_create_key(ngx_http_request_t *r, sbx_create_t *create,
 /* Metadata is written anew, so that what the broker keeps and gives back is
  * JSON of our own making, in one form. */
 
-static void
-ngx_http_sandbox_v1_create_meta(ngx_http_sandbox_json_t *j,
+void
+ngx_http_sandbox_v1_metadata_json(ngx_http_sandbox_json_t *j,
     const sbx_json_map_t *metadata)
 {
     size_t                  i;
@@ -487,8 +472,8 @@ ngx_http_sandbox_v1_create_meta(ngx_http_sandbox_json_t *j,
 }
 
 
-static int
-ngx_http_sandbox_v1_create_write(ngx_fd_t fd,
+int
+ngx_http_sandbox_v1_blob_write(ngx_fd_t fd,
     const ngx_http_sandbox_json_t *j, const u_char *env, size_t env_size,
     const u_char *rules, size_t rules_size)
 {
@@ -534,7 +519,7 @@ ngx_http_sandbox_v1_create_blob(ngx_http_request_t *r,
     }
 
     ngx_http_sandbox_json_init(&j, r->pool);
-    ngx_http_sandbox_v1_create_meta(&j, &body->metadata);
+    ngx_http_sandbox_v1_metadata_json(&j, &body->metadata);
 
     if (j.failed) {
         return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
@@ -557,8 +542,8 @@ ngx_http_sandbox_v1_create_blob(ngx_http_request_t *r,
     fd = memfd_create("sandbox", MFD_CLOEXEC|MFD_ALLOW_SEALING);
 
     if (fd == -1
-        || ngx_http_sandbox_v1_create_write(fd, &j, env, env_size, rules,
-                                            rules_size)
+        || ngx_http_sandbox_v1_blob_write(fd, &j, env, env_size, rules,
+                                          rules_size)
            != 0)
     {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, ngx_errno,

@@ -1,4 +1,4 @@
-#include "ngx_http_sandbox_v1.h"
+#include "ngx_http_sandbox_v1_exec.h"
 
 
 #define NGX_HTTP_SANDBOX_V1_ARGUMENTS    65536
@@ -9,44 +9,7 @@
 #define NGX_HTTP_SANDBOX_V1_OUTPUT_FIRST 8192
 
 
-typedef struct {
-    sbx_json_command_t              cmd;
-    sbx_json_str_t                  cwd;
-    sbx_json_map_t                  env;
-    sbx_json_str_t                  in;           /* stdin, as text */
-    sbx_json_str_t                  in_base64;
-    sbx_json_str_t                  encoding;
-    sbx_json_str_t                  user;
-    sbx_json_str_t                  on_disconnect;
-    uint32_t                        stdin_open;
-    uint32_t                        background;
-    uint32_t                        tty;
-    uint32_t                        merge_stderr;
-    sbx_limits_t                    limits;
-    uint32_t                        has_disk;     /* among the limits */
-    uint32_t                        has_inodes;
-} ngx_http_sandbox_v1_exec_t;
-
-
-/* One stream of a command: its head, up to the cap. */
-
-typedef struct {
-    u_char                         *data;
-    size_t                          len;
-    size_t                          room;
-    uint64_t                        max;
-    unsigned                        over:1;       /* more came than asked */
-} ngx_http_sandbox_v1_output_t;
-
-
-typedef struct {
-    ngx_http_sandbox_v1_output_t    out;
-    ngx_http_sandbox_v1_output_t    err;
-    unsigned                        base64:1;
-} ngx_http_sandbox_v1_command_t;
-
-
-static int ngx_http_sandbox_v1_exec_check(ngx_http_request_t *r,
+static int ngx_http_sandbox_v1_exec_check(
     const ngx_http_sandbox_v1_exec_t *body, sbx_error_t *e);
 static int ngx_http_sandbox_v1_exec_words(
     const ngx_http_sandbox_v1_exec_t *body, sbx_f_exec_t *exec,
@@ -59,19 +22,11 @@ static int ngx_http_sandbox_v1_exec_stdin(ngx_http_request_t *r,
 static void ngx_http_sandbox_v1_exec_limits(ngx_http_request_t *r,
     const ngx_http_sandbox_v1_exec_t *body, sbx_f_exec_t *exec,
     ngx_http_sandbox_v1_command_t *command);
-static ngx_msec_t ngx_http_sandbox_v1_exec_silence(
-    ngx_http_sandbox_main_conf_t *smcf, uint64_t timeout);
-static ngx_int_t ngx_http_sandbox_v1_exec_start(ngx_http_request_t *r,
-    const ngx_http_sandbox_v1_exec_t *body, const sbx_f_exec_t *exec,
-    const u_char *strings, const ngx_str_t *in,
-    ngx_http_sandbox_v1_command_t *command);
 static ngx_int_t ngx_http_sandbox_v1_exec_frame(
     ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
     const u_char *payload, ngx_fd_t fd);
-static ngx_int_t ngx_http_sandbox_v1_exec_output(ngx_http_request_t *r,
-    ngx_http_sandbox_v1_output_t *output, const u_char *data, size_t len);
-static void ngx_http_sandbox_v1_exec_json(ngx_http_sandbox_json_t *j,
-    const sbx_f_exit_t *end, const ngx_http_sandbox_v1_command_t *command);
+static ngx_int_t ngx_http_sandbox_v1_exec_begun(
+    ngx_http_sandbox_call_t *call);
 
 
 #define EXEC(field)  offsetof(ngx_http_sandbox_v1_exec_t, field)
@@ -99,7 +54,7 @@ static const sbx_json_field_t  ngx_http_sandbox_v1_exec_limit_fields[] = {
 };
 
 
-static const sbx_json_field_t  ngx_http_sandbox_v1_exec_fields[] = {
+const sbx_json_field_t  ngx_http_sandbox_v1_exec_fields[] = {
 
     { .name = "cmd", .type = SBX_JSON_COMMAND, .required = 1,
       .max = NGX_HTTP_SANDBOX_V1_ARGUMENTS, .offset = EXEC(cmd) },
@@ -141,6 +96,9 @@ static const sbx_json_field_t  ngx_http_sandbox_v1_exec_fields[] = {
     { .name = "merge_stderr", .type = SBX_JSON_BOOL,
       .offset = EXEC(merge_stderr) },
 
+    { .name = "tag", .type = SBX_JSON_STRING, .nullable = 1, .min = 1,
+      .max = SBX_TAG_MAX, .offset = EXEC(tag) },
+
     { .name = "limits", .type = SBX_JSON_OBJECT,
       .fields = ngx_http_sandbox_v1_exec_limit_fields,
       .offset = EXEC(limits) },
@@ -149,26 +107,14 @@ static const sbx_json_field_t  ngx_http_sandbox_v1_exec_fields[] = {
 };
 
 
-/* The signals of Linux by number; what is beyond is a real-time one. */
-
-static const char *const  ngx_http_sandbox_v1_signals[] = {
-    NULL, "SIGHUP", "SIGINT", "SIGQUIT", "SIGILL", "SIGTRAP", "SIGABRT",
-    "SIGBUS", "SIGFPE", "SIGKILL", "SIGUSR1", "SIGSEGV", "SIGUSR2",
-    "SIGPIPE", "SIGALRM", "SIGTERM", "SIGSTKFLT", "SIGCHLD", "SIGCONT",
-    "SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGXCPU",
-    "SIGXFSZ", "SIGVTALRM", "SIGPROF", "SIGWINCH", "SIGIO", "SIGPWR",
-    "SIGSYS"
-};
-
-
 ngx_int_t
 ngx_http_sandbox_v1_exec(ngx_http_request_t *r)
 {
-    u_char                         *strings;
-    ngx_str_t                       in;
     sbx_error_t                     e;
-    sbx_f_exec_t                    exec;
+    ngx_http_sandbox_call_t        *call;
+    ngx_http_sandbox_stream_e       form;
     ngx_http_sandbox_v1_exec_t      body;
+    ngx_http_sandbox_v1_ready_t     ready;
     ngx_http_sandbox_v1_command_t  *command;
 
     ngx_memzero(&body, sizeof(body));
@@ -180,54 +126,86 @@ ngx_http_sandbox_v1_exec(ngx_http_request_t *r)
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
     }
 
-    strings = NULL;
-    ngx_str_null(&in);
-    ngx_memzero(&exec, sizeof(exec));
-    exec.flags = SBX_EXEC_CAP;
-
     if (ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_exec_fields, &body, &e)
         != 0
-        || ngx_http_sandbox_v1_exec_check(r, &body, &e) != 0
-        || ngx_http_sandbox_v1_exec_words(&body, &exec, command, &e) != 0
-        || ngx_http_sandbox_v1_exec_strings(r, &body, &exec, &strings, &e)
-           != 0
-        || ngx_http_sandbox_v1_exec_stdin(r, &body, &in, &e) != 0)
+        || ngx_http_sandbox_v1_exec_prepare(r, &body, command, &ready, &e)
+           != 0)
     {
         return ngx_http_sandbox_problem_core(r, &e);
     }
 
-    ngx_http_sandbox_v1_exec_limits(r, &body, &exec, command);
+    form = command->background ? NGX_HTTP_SANDBOX_STREAM_NONE
+                               : ngx_http_sandbox_stream_asked(r);
 
-    return ngx_http_sandbox_v1_exec_start(r, &body, &exec, strings, &in,
-                                          command);
+    if (form != NGX_HTTP_SANDBOX_STREAM_NONE) {
+        command->stream = ngx_http_sandbox_stream_create(r, form);
+
+        if (command->stream == NULL) {
+            return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL,
+                                            NULL);
+        }
+
+        /* the cap is on what is kept */
+
+        ready.exec.flags &= ~SBX_EXEC_CAP;
+    }
+
+    call = ngx_http_sandbox_v1_exec_call(r, &ready, command);
+
+    if (call == NULL) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    }
+
+    call->frame = ngx_http_sandbox_v1_exec_frame;
+
+    if (command->background) {
+        call->timeout = NGX_HTTP_SANDBOX_V1_TIMEOUT;
+    }
+
+    if (command->stream != NULL) {
+        command->stream->call = call;
+        command->stream->data = command;
+    }
+
+    return ngx_http_sandbox_v1_start(r, call);
 }
 
 
-/* What a later version of the server may do, and this one does not. */
+int
+ngx_http_sandbox_v1_exec_prepare(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_exec_t *body,
+    ngx_http_sandbox_v1_command_t *command,
+    ngx_http_sandbox_v1_ready_t *ready, sbx_error_t *e)
+{
+    ngx_memzero(ready, sizeof(ngx_http_sandbox_v1_ready_t));
+    ready->exec.flags = SBX_EXEC_CAP;
+
+    if (ngx_http_sandbox_v1_exec_check(body, e) != 0
+        || ngx_http_sandbox_v1_exec_words(body, &ready->exec, command, e)
+           != 0
+        || ngx_http_sandbox_v1_exec_strings(r, body, &ready->exec,
+                                            &ready->strings, e)
+           != 0
+        || ngx_http_sandbox_v1_exec_stdin(r, body, &ready->in, e) != 0)
+    {
+        return -1;
+    }
+
+    ngx_http_sandbox_v1_exec_limits(r, body, &ready->exec, command);
+
+    ready->limits.memory = body->limits.memory;
+    ready->limits.cpus = body->limits.cpus;
+    ready->limits.processes = body->limits.processes;
+
+    return 0;
+}
+
 
 static int
-ngx_http_sandbox_v1_exec_check(ngx_http_request_t *r,
-    const ngx_http_sandbox_v1_exec_t *body, sbx_error_t *e)
+ngx_http_sandbox_v1_exec_check(const ngx_http_sandbox_v1_exec_t *body,
+    sbx_error_t *e)
 {
-    ngx_uint_t  i;
-    ngx_str_t   accept;
-
-    const struct {
-        uint32_t     asked;
-        const char  *name;
-    } missing[] = {
-        { body->background, "background" },
-        { body->tty, "tty" },
-        { body->stdin_open, "stdin_open" }
-    };
-
-    for (i = 0; i < sbx_nelts(missing); i++) {
-        if (missing[i].asked) {
-            return sbx_error(e, 0, SBX_E_INVALID,
-                             "/%s: this server does not offer it; leave it "
-                             "out", missing[i].name);
-        }
-    }
+    size_t  i;
 
     if (body->has_disk || body->has_inodes) {
         return sbx_error(e, 0, SBX_E_INVALID,
@@ -236,15 +214,11 @@ ngx_http_sandbox_v1_exec_check(ngx_http_request_t *r,
                          "resources", body->has_disk ? "disk" : "inodes");
     }
 
-    if (ngx_http_sandbox_v1_header(r, "accept", &accept) != NGX_DECLINED
-        && (ngx_strcasestrn(accept.data, "text/event-stream",
-                            sizeof("text/event-stream") - 2) != NULL
-            || ngx_strcasestrn(accept.data, "application/x-ndjson",
-                               sizeof("application/x-ndjson") - 2) != NULL))
-    {
-        return sbx_error(e, 0, SBX_E_INVALID,
-                         "Accept: this server does not stream a command's "
-                         "output; ask for application/json");
+    for (i = 0; i < body->tag.len; i++) {
+        if ((u_char) body->tag.data[i] < 0x20 || body->tag.data[i] == 0x7f) {
+            return sbx_error(e, 0, SBX_E_INVALID,
+                             "/tag: must have no control characters");
+        }
     }
 
     if (body->cwd.data != NULL
@@ -309,8 +283,16 @@ ngx_http_sandbox_v1_exec_words(const ngx_http_sandbox_v1_exec_t *body,
     exec->user = user ? SBX_USER_ROOT : SBX_USER_USER;
     exec->flags |= detach ? SBX_EXEC_DETACH : 0;
     exec->flags |= body->merge_stderr ? SBX_EXEC_MERGE : 0;
+    exec->flags |= body->stdin_open ? SBX_EXEC_STDIN_OPEN : 0;
+    exec->flags |= body->background ? SBX_EXEC_BACKGROUND : 0;
+    exec->flags |= body->tty ? SBX_EXEC_TTY : 0;
     exec->flags |= (body->cwd.data == NULL) ? SBX_EXEC_DEFAULT_CWD : 0;
     command->base64 = base64;
+    command->background = body->background;
+
+    if (body->tag.len != 0) {
+        ngx_memcpy(exec->tag, body->tag.data, body->tag.len);
+    }
 
     return 0;
 }
@@ -425,9 +407,6 @@ static int
 ngx_http_sandbox_v1_exec_stdin(ngx_http_request_t *r,
     const ngx_http_sandbox_v1_exec_t *body, ngx_str_t *in, sbx_error_t *e)
 {
-    size_t     text;
-    ngx_str_t  encoded;
-
     in->data = (u_char *) body->in.data;
     in->len = body->in.len;
 
@@ -440,13 +419,35 @@ ngx_http_sandbox_v1_exec_stdin(ngx_http_request_t *r,
                          "/stdin_base64: stdin is given as well");
     }
 
-    encoded.data = (u_char *) body->in_base64.data;
-    encoded.len = body->in_base64.len;
+    switch (ngx_http_sandbox_v1_base64(r->pool, &body->in_base64, in)) {
 
-    in->data = ngx_pnalloc(r->pool, ngx_base64_decoded_length(encoded.len));
+    case NGX_OK:
+        return 0;
 
-    if (in->data == NULL) {
+    case NGX_DECLINED:
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "/stdin_base64: is not base64");
+
+    default:
         return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
+    }
+}
+
+
+ngx_int_t
+ngx_http_sandbox_v1_base64(ngx_pool_t *pool, const sbx_json_str_t *s,
+    ngx_str_t *bytes)
+{
+    size_t     text;
+    ngx_str_t  encoded;
+
+    encoded.data = (u_char *) s->data;
+    encoded.len = s->len;
+
+    bytes->data = ngx_pnalloc(pool, ngx_base64_decoded_length(encoded.len));
+
+    if (bytes->data == NULL) {
+        return NGX_ERROR;
     }
 
     /* the decoder stops at the padding; what is after it must be padding */
@@ -457,16 +458,15 @@ ngx_http_sandbox_v1_exec_stdin(ngx_http_request_t *r,
         }
     }
 
-    if (ngx_decode_base64(in, &encoded) != NGX_OK
+    if (ngx_decode_base64(bytes, &encoded) != NGX_OK
         || (text < encoded.len
             && (encoded.len % 4 != 0 || encoded.len - text > 2
                 || encoded.data[encoded.len - 1] != '=')))
     {
-        return sbx_error(e, 0, SBX_E_INVALID,
-                         "/stdin_base64: is not base64");
+        return NGX_DECLINED;
     }
 
-    return 0;
+    return NGX_OK;
 }
 
 
@@ -484,6 +484,11 @@ ngx_http_sandbox_v1_exec_limits(ngx_http_request_t *r,
     smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
 
     exec->timeout = body->limits.exec_timeout;
+
+    if (body->background && exec->timeout == SBX_UNSET) {
+        exec->timeout = SBX_UNLIMITED;
+    }
+
     exec->max_output = body->limits.max_output;
     exec->cpu_seconds = body->limits.cpu_seconds;
     exec->max_file_size = body->limits.max_file_size;
@@ -507,7 +512,7 @@ ngx_http_sandbox_v1_exec_limits(ngx_http_request_t *r,
  * the call.
  */
 
-static ngx_msec_t
+ngx_msec_t
 ngx_http_sandbox_v1_exec_silence(ngx_http_sandbox_main_conf_t *smcf,
     uint64_t timeout)
 {
@@ -529,53 +534,43 @@ ngx_http_sandbox_v1_exec_silence(ngx_http_sandbox_main_conf_t *smcf,
 }
 
 
-static ngx_int_t
-ngx_http_sandbox_v1_exec_start(ngx_http_request_t *r,
-    const ngx_http_sandbox_v1_exec_t *body, const sbx_f_exec_t *exec,
-    const u_char *strings, const ngx_str_t *in,
-    ngx_http_sandbox_v1_command_t *command)
+ngx_http_sandbox_call_t *
+ngx_http_sandbox_v1_exec_call(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_ready_t *ready, void *data)
 {
-    sbx_exec_limits_t             *limits;
     ngx_http_sandbox_call_t       *call;
     ngx_http_sandbox_main_conf_t  *smcf;
 
     smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
 
-    limits = ngx_palloc(r->pool, sizeof(sbx_exec_limits_t));
-
-    if (limits == NULL) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
-    }
-
-    limits->memory = body->limits.memory;
-    limits->cpus = body->limits.cpus;
-    limits->processes = body->limits.processes;
-
-    call = ngx_http_sandbox_v1_call(r, SBX_OP_EXEC, limits,
+    call = ngx_http_sandbox_v1_call(r, SBX_OP_EXEC, &ready->limits,
                                     sizeof(sbx_exec_limits_t),
-                                    NGX_INVALID_FILE, command);
+                                    NGX_INVALID_FILE, data);
 
     if (call == NULL) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+        return NULL;
     }
 
-    call->frame = ngx_http_sandbox_v1_exec_frame;
-    call->timeout = ngx_http_sandbox_v1_exec_silence(smcf, exec->timeout);
+    call->timeout = ngx_http_sandbox_v1_exec_silence(smcf,
+                                                     ready->exec.timeout);
 
-    if (ngx_http_sandbox_call_queue(call, SBX_F_EXEC, exec,
+    if (ngx_http_sandbox_call_queue(call, SBX_F_EXEC, &ready->exec,
                                     sizeof(sbx_f_exec_t)) != NGX_OK
-        || ngx_http_sandbox_call_queue_bytes(call, SBX_F_STRINGS, strings,
-                                             exec->strings_size) != NGX_OK
-        || (in->len != 0
-            && ngx_http_sandbox_call_queue_bytes(call, SBX_F_STDIN, in->data,
-                                                 in->len) != NGX_OK)
+        || ngx_http_sandbox_call_queue_bytes(call, SBX_F_STRINGS,
+                                             ready->strings,
+                                             ready->exec.strings_size)
+           != NGX_OK
+        || (ready->in.len != 0
+            && ngx_http_sandbox_call_queue_bytes(call, SBX_F_STDIN,
+                                                 ready->in.data,
+                                                 ready->in.len) != NGX_OK)
         || ngx_http_sandbox_call_queue(call, SBX_F_STDIN, NULL, 0) != NGX_OK)
     {
         ngx_http_sandbox_call_close(call);
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+        return NULL;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return call;
 }
 
 
@@ -584,16 +579,13 @@ ngx_http_sandbox_v1_exec_exit(ngx_http_sandbox_call_t *call,
     const sbx_f_exit_t *end)
 {
     ngx_http_request_t             *r;
-    ngx_http_sandbox_ctx_t         *ctx;
     ngx_http_sandbox_json_t         j;
     ngx_http_sandbox_v1_command_t  *command;
 
     r = call->request;
     command = call->data;
 
-    if (sbx_reason_word(end->reason) == NULL || end->signal < 0
-        || end->signal > 64)
-    {
+    if (ngx_http_sandbox_v1_exec_note(r, end) != NGX_OK) {
         return ngx_http_sandbox_v1_broken(call, "an end that cannot be");
     }
 
@@ -601,13 +593,6 @@ ngx_http_sandbox_v1_exec_exit(ngx_http_sandbox_call_t *call,
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                       "sandbox sent more output than was asked for");
     }
-
-    ctx = ngx_http_sandbox_ctx(r);
-    ctx->exit = end->exit_code;
-    ctx->reason = sbx_reason_word(end->reason);
-    ctx->cpu_us = (int64_t) (end->cpu_user_us + end->cpu_system_us);
-    ctx->wall_us = (int64_t) end->duration_us;
-    ctx->memory_peak = (int64_t) end->memory_peak;
 
     ngx_http_sandbox_json_init(&j, r->pool);
     ngx_http_sandbox_v1_exec_json(&j, end, command);
@@ -617,12 +602,46 @@ ngx_http_sandbox_v1_exec_exit(ngx_http_sandbox_call_t *call,
 }
 
 
+void
+ngx_http_sandbox_v1_exec_json(ngx_http_sandbox_json_t *j,
+    const sbx_f_exit_t *end, const ngx_http_sandbox_v1_command_t *command)
+{
+    ngx_http_sandbox_json_raw(j, "{\"pid\":");
+    ngx_http_sandbox_json_int(j, end->pid);
+    ngx_http_sandbox_json_raw(j, ",");
+    ngx_http_sandbox_v1_exec_members(j, end, command);
+    ngx_http_sandbox_json_raw(j, "}");
+}
+
+
+/* A command in the background has begun. */
+
+static ngx_int_t
+ngx_http_sandbox_v1_exec_begun(ngx_http_sandbox_call_t *call)
+{
+    ngx_http_sandbox_json_t         j;
+    ngx_http_sandbox_v1_command_t  *command;
+
+    command = call->data;
+
+    ngx_http_sandbox_json_init(&j, call->request->pool);
+    ngx_http_sandbox_json_raw(&j, "{\"pid\":");
+    ngx_http_sandbox_json_int(&j, command->pid);
+    ngx_http_sandbox_json_raw(&j, "}");
+
+    return ngx_http_sandbox_v1_finish(call,
+               ngx_http_sandbox_json_send(call->request, NGX_HTTP_ACCEPTED,
+                                          &j));
+}
+
+
 static ngx_int_t
 ngx_http_sandbox_v1_exec_frame(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
 {
     ngx_int_t                       rc;
     sbx_f_exit_t                    end;
+    sbx_f_started_t                 started;
     ngx_http_sandbox_v1_command_t  *command;
 
     rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
@@ -633,10 +652,27 @@ ngx_http_sandbox_v1_exec_frame(ngx_http_sandbox_call_t *call,
 
     command = call->data;
 
+    if (command->stream != NULL) {
+        rc = ngx_http_sandbox_v1_exec_follow(call, frame, payload);
+
+        return (rc == NGX_DECLINED)
+               ? ngx_http_sandbox_v1_broken(call, "a wrong frame for exec")
+               : rc;
+    }
+
     switch (frame->type) {
 
     case SBX_F_STARTED:
+        ngx_memcpy(&started, payload, sizeof(sbx_f_started_t));
+        command->pid = started.pid;
         return NGX_OK;
+
+    case SBX_F_END:
+        if (command->background && command->pid > 0) {
+            return ngx_http_sandbox_v1_exec_begun(call);
+        }
+
+        return ngx_http_sandbox_v1_broken(call, "an end of nothing");
 
     case SBX_F_STDOUT:
         rc = ngx_http_sandbox_v1_exec_output(call->request, &command->out,
@@ -664,7 +700,7 @@ ngx_http_sandbox_v1_exec_frame(ngx_http_sandbox_call_t *call,
 
 /* Room doubles up to the cap; large blocks of a pool can be given back. */
 
-static ngx_int_t
+ngx_int_t
 ngx_http_sandbox_v1_exec_output(ngx_http_request_t *r,
     ngx_http_sandbox_v1_output_t *output, const u_char *data, size_t len)
 {
@@ -722,34 +758,37 @@ ngx_http_sandbox_v1_exec_text(ngx_http_sandbox_json_t *j, const char *name,
 }
 
 
-static void
-ngx_http_sandbox_v1_exec_signal(ngx_http_sandbox_json_t *j, ngx_int_t n)
+ngx_int_t
+ngx_http_sandbox_v1_exec_note(ngx_http_request_t *r, const sbx_f_exit_t *end)
 {
-    u_char  name[sizeof("SIGRTMIN+") + NGX_INT_T_LEN];
+    ngx_http_sandbox_ctx_t  *ctx;
 
-    if (n == 0) {
-        ngx_http_sandbox_json_raw(j, "null");
-
-    } else if (n < (ngx_int_t) sbx_nelts(ngx_http_sandbox_v1_signals)) {
-        ngx_http_sandbox_json_cstring(j, ngx_http_sandbox_v1_signals[n]);
-
-    } else {
-        *ngx_sprintf(name, "SIGRTMIN+%i", n - SIGRTMIN) = '\0';
-        ngx_http_sandbox_json_cstring(j, (char *) name);
+    if (sbx_reason_word(end->reason) == NULL || end->signal < 0
+        || end->signal > 64)
+    {
+        return NGX_ERROR;
     }
+
+    ctx = ngx_http_sandbox_ctx(r);
+
+    ctx->exit = end->exit_code;
+    ctx->reason = sbx_reason_word(end->reason);
+    ctx->cpu_us = (int64_t) (end->cpu_user_us + end->cpu_system_us);
+    ctx->wall_us = (int64_t) end->duration_us;
+    ctx->memory_peak = (int64_t) end->memory_peak;
+
+    return NGX_OK;
 }
 
 
-static void
-ngx_http_sandbox_v1_exec_json(ngx_http_sandbox_json_t *j,
+void
+ngx_http_sandbox_v1_exec_members(ngx_http_sandbox_json_t *j,
     const sbx_f_exit_t *end, const ngx_http_sandbox_v1_command_t *command)
 {
-    ngx_http_sandbox_json_raw(j, "{\"pid\":");
-    ngx_http_sandbox_json_int(j, end->pid);
-    ngx_http_sandbox_json_raw(j, ",\"exit_code\":");
+    ngx_http_sandbox_json_raw(j, "\"exit_code\":");
     ngx_http_sandbox_json_int(j, end->exit_code);
     ngx_http_sandbox_json_raw(j, ",\"signal\":");
-    ngx_http_sandbox_v1_exec_signal(j, end->signal);
+    ngx_http_sandbox_v1_signal_json(j, end->signal);
     ngx_http_sandbox_json_raw(j, ",\"reason\":");
     ngx_http_sandbox_json_cstring(j, sbx_reason_word(end->reason));
     ngx_http_sandbox_json_raw(j, ",\"timed_out\":");
@@ -759,16 +798,18 @@ ngx_http_sandbox_v1_exec_json(ngx_http_sandbox_json_t *j,
     ngx_http_sandbox_json_raw(j, ",\"cancelled\":");
     ngx_http_sandbox_json_bool(j, end->flags & SBX_EXIT_CANCELLED);
 
-    ngx_http_sandbox_v1_exec_text(j, ",\"stdout\":", &command->out,
-                                  command->base64);
-    ngx_http_sandbox_v1_exec_text(j, ",\"stderr\":", &command->err,
-                                  command->base64);
+    if (command != NULL) {
+        ngx_http_sandbox_v1_exec_text(j, ",\"stdout\":", &command->out,
+                                      command->base64);
+        ngx_http_sandbox_v1_exec_text(j, ",\"stderr\":", &command->err,
+                                      command->base64);
+    }
 
     ngx_http_sandbox_json_raw(j, ",\"stdout_truncated\":");
-    ngx_http_sandbox_json_bool(j, command->out.over
+    ngx_http_sandbox_json_bool(j, (command != NULL && command->out.over)
                                   || (end->flags & SBX_EXIT_OUT_TRUNCATED));
     ngx_http_sandbox_json_raw(j, ",\"stderr_truncated\":");
-    ngx_http_sandbox_json_bool(j, command->err.over
+    ngx_http_sandbox_json_bool(j, (command != NULL && command->err.over)
                                   || (end->flags & SBX_EXIT_ERR_TRUNCATED));
     ngx_http_sandbox_json_raw(j, ",\"stdout_bytes\":");
     ngx_http_sandbox_json_int(j, (int64_t) end->stdout_bytes);
@@ -790,5 +831,5 @@ ngx_http_sandbox_v1_exec_json(ngx_http_sandbox_json_t *j,
     ngx_http_sandbox_json_int(j, (int64_t) end->written_bytes);
     ngx_http_sandbox_json_raw(j, ",\"throttled_s\":");
     ngx_http_sandbox_json_seconds(j, end->throttled_us);
-    ngx_http_sandbox_json_raw(j, "}}");
+    ngx_http_sandbox_json_raw(j, "}");
 }

@@ -106,6 +106,10 @@ ngx_http_sandbox_v1_file_call(ngx_http_request_t *r,
         return NULL;
     }
 
+    if (file->verb == SBX_FILE_OPEN) {
+        call->brings = SBX_F_OPENED;
+    }
+
     if (ngx_http_sandbox_call_queue(call, SBX_F_FILE, frame, size)
         != NGX_OK)
     {

@@ -30,6 +30,11 @@ ngx_int_t ngx_http_sandbox_v1_session_frame(ngx_http_request_t *r,
 void ngx_http_sandbox_v1_session_json(ngx_http_sandbox_json_t *j,
     const ngx_http_sandbox_v1_session_t *s);
 
+/* Answers 200 with the one session that a call tells; data is a
+ * ngx_http_sandbox_v1_session_t. */
+ngx_int_t ngx_http_sandbox_v1_get_frame(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd);
+
 /* For the log variables. */
 ngx_int_t ngx_http_sandbox_v1_session_note(ngx_http_request_t *r,
     const ngx_http_sandbox_v1_session_t *s);

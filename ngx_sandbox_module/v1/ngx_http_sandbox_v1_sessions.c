@@ -5,6 +5,9 @@
 #define NGX_HTTP_SANDBOX_V1_PAGE        100
 #define NGX_HTTP_SANDBOX_V1_PAGE_MAX    1000
 
+/* sessions looked at for one answer; what is beyond comes with the cursor */
+#define NGX_HTTP_SANDBOX_V1_SEEN_MAX    4096
+
 
 typedef struct {
     ngx_str_t                       key;
@@ -17,14 +20,16 @@ typedef struct {
     ngx_http_sandbox_json_t         json;
     uint64_t                        limit;
     uint64_t                        count;
-    uint64_t                        last;         /* seq of the last one */
+    uint64_t                        seen;
+    uint64_t                        last;         /* seq of the last one
+                                                     looked at */
     ngx_uint_t                      nfilters;
     ngx_http_sandbox_v1_filter_t    filters[NGX_HTTP_SANDBOX_V1_FILTERS];
 } ngx_http_sandbox_v1_list_t;
 
 
-static ngx_int_t ngx_http_sandbox_v1_get_frame(ngx_http_sandbox_call_t *call,
-    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd);
+static int ngx_http_sandbox_v1_grace(ngx_http_request_t *r, uint64_t *grace,
+    sbx_error_t *e);
 static ngx_int_t ngx_http_sandbox_v1_destroy_frame(
     ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
     const u_char *payload, ngx_fd_t fd);
@@ -69,7 +74,7 @@ ngx_http_sandbox_v1_get(ngx_http_request_t *r)
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_http_sandbox_v1_get_frame(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
 {
@@ -113,24 +118,64 @@ ngx_http_sandbox_v1_get_frame(ngx_http_sandbox_call_t *call,
 ngx_int_t
 ngx_http_sandbox_v1_destroy(ngx_http_request_t *r)
 {
-    uint64_t                  grace;
+    sbx_end_t                 end;
     sbx_error_t               e;
     ngx_http_sandbox_call_t  *call;
 
-    if (ngx_http_sandbox_v1_number(r, "grace_s", 0, 0, &grace, &e) != 0) {
-        (void) sbx_error(&e, 0, e.code, "grace_s must be 0 or left out: this "
-                         "server kills at once");
+    if (ngx_http_sandbox_v1_grace(r, &end.grace, &e) != 0) {
         return ngx_http_sandbox_problem_core(r, &e);
     }
 
-    call = ngx_http_sandbox_v1_call(r, SBX_OP_DESTROY, NULL, 0,
-                                    NGX_INVALID_FILE, NULL);
+    if (end.grace == 0) {
+        call = ngx_http_sandbox_v1_call(r, SBX_OP_DESTROY, NULL, 0,
+                                        NGX_INVALID_FILE, NULL);
+
+    } else {
+        call = ngx_http_sandbox_v1_call(r, SBX_OP_END, &end,
+                                        sizeof(sbx_end_t), NGX_INVALID_FILE,
+                                        NULL);
+    }
 
     if (call != NULL) {
         call->frame = ngx_http_sandbox_v1_destroy_frame;
+        call->timeout += (ngx_msec_t) end.grace;
     }
 
     return ngx_http_sandbox_v1_start(r, call);
+}
+
+
+/* Seconds, fractions too, as milliseconds; 0 where it is left out. */
+
+static int
+ngx_http_sandbox_v1_grace(ngx_http_request_t *r, uint64_t *grace,
+    sbx_error_t *e)
+{
+    ngx_str_t     text;
+    sbx_error_t   ignored;
+
+    *grace = 0;
+    ngx_str_null(&text);
+
+    if (ngx_http_sandbox_v1_string(r, "grace_s", &text, e) != 0) {
+        return -1;
+    }
+
+    if (text.data == NULL || ngx_http_sandbox_v1_is(&text, "0")) {
+        return 0;
+    }
+
+    if (sbx_limit_parse(sbx_limit_find("timeout", 7, 0), (char *) text.data,
+                        text.len, grace, &ignored)
+        != 0
+        || *grace > SBX_GRACE_MAX)
+    {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "grace_s must be seconds, from 0 to %d",
+                         SBX_GRACE_MAX / 1000);
+    }
+
+    return 0;
 }
 
 
@@ -447,6 +492,10 @@ ngx_http_sandbox_v1_list_add(ngx_http_sandbox_call_t *call)
 
     list = call->data;
 
+    if (list->seen++ == NGX_HTTP_SANDBOX_V1_SEEN_MAX) {
+        return ngx_http_sandbox_v1_list_send(call, list->last);
+    }
+
     rc = ngx_http_sandbox_v1_list_match(call->request, list);
 
     if (rc == NGX_ERROR) {
@@ -454,6 +503,7 @@ ngx_http_sandbox_v1_list_add(ngx_http_sandbox_call_t *call)
     }
 
     if (rc != NGX_OK) {
+        list->last = list->session.session.seq;
         return NGX_OK;
     }
 

@@ -78,6 +78,12 @@ sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds)
 
     if (sbx_adopt_take(s, msg, &e) == 0) {
         sbx_session_run(s);
+
+        if (s->info.flags & SBX_CREATE_TIED) {
+            /* the call that it was tied to has gone with our predecessor */
+            sbx_session_end(s, SBX_ENDED_NODE_RESTART, 1);
+        }
+
         return;
     }
 
@@ -126,6 +132,8 @@ sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg, sbx_error_t *e)
     memcpy(s->key, head.key, sizeof(s->key));
     memcpy(s->digest, head.digest, sizeof(s->digest));
     s->keyed = s->key[0] != '\0';
+    s->adopted = 1;
+    sbx_session_order(s);
 
     if (s->info.seq > b->seq) {
         b->seq = s->info.seq;
@@ -158,6 +166,14 @@ sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg, sbx_error_t *e)
                                   &s->cgroup, e)
         != 0
         || sbx_cgroup_session_owner(s->cgroup, s->uid_first, 1, e) != 0)
+    {
+        return -1;
+    }
+
+    /* it may have been about to be paused, or resumed: the record is right */
+
+    if (sbx_change_freeze(s, s->info.status == SBX_STATUS_PAUSED, e) != 0
+        && s->info.status == SBX_STATUS_PAUSED)
     {
         return -1;
     }

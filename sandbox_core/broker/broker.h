@@ -36,11 +36,13 @@
 #define SBX_FDS_RESERVE         320       /* more than a datagram brings */
 #define SBX_ACCOUNT_BUCKETS     4096
 #define SBX_QUOTA_FILE          "quotas"
+#define SBX_CHANGES_MAX         64        /* waiting, of one session */
 
 
 typedef struct sbx_broker_s   sbx_broker_t;
 typedef struct sbx_session_s  sbx_session_t;
 typedef struct sbx_call_out_s sbx_call_out_t;
+typedef struct sbx_alter_s   sbx_alter_t;
 
 
 /*
@@ -169,6 +171,13 @@ struct sbx_session_s {
 
     sbx_record_job_t        *job;       /* being written */
     sbx_hold_t               hold;
+    sbx_node_t               changes;   /* sbx_alter_t, the first of which
+                                           is being written */
+    uint32_t                 nchanges;
+    uint64_t                 grace;     /* ms from SIGTERM to SIGKILL */
+
+    sbx_timer_t              idle;
+    uint64_t                 touched;   /* us: by a call or a command's end */
 
     unsigned                 ready:1;
     unsigned                 recorded:1;
@@ -179,6 +188,9 @@ struct sbx_session_s {
     unsigned                 keyed:1;   /* found by its key */
     unsigned                 ahead:1;   /* of other sessions */
     unsigned                 credit_again:1;
+    unsigned                 adopted:1; /* may run what is not in .running */
+    unsigned                 frozen:1;
+    unsigned                 asked:1;   /* init, whether it is busy */
 };
 
 
@@ -402,6 +414,8 @@ sbx_call_out_t *sbx_call_make(sbx_broker_t *b, const sbx_call_t *head,
 int sbx_call_frame(sbx_call_out_t *call, sbx_frame_type_t type,
     const void *data, size_t size, const void *more, size_t more_size);
 void sbx_call_end(sbx_call_out_t *call, const sbx_f_end_t *end);
+/* Sends what is queued; the call goes on. */
+void sbx_call_push(sbx_call_out_t *call);
 void sbx_call_error(sbx_call_out_t *call, const sbx_error_t *e);
 void sbx_call_fail(sbx_call_out_t *call, const sbx_f_error_t *error);
 /* Errors of a call that has no sbx_call_out_t yet. */
@@ -428,10 +442,14 @@ void sbx_create(sbx_broker_t *b, sbx_call_out_t *call,
     const sbx_create_t *body, int blob);
 /* The session runs, or has failed: answers who waits for it. */
 void sbx_create_answer(sbx_session_t *s);
+/* The contents of a sealed memfd of just size bytes, the caller's. */
+int sbx_create_read(int blob, size_t size, char **data, sbx_error_t *e);
 
 /* session.c */
 sbx_session_t *sbx_session_make(sbx_broker_t *b);
 void sbx_session_insert(sbx_session_t *s);
+/* Its .seq has become known: among the others in that order. */
+void sbx_session_order(sbx_session_t *s);
 sbx_session_t *sbx_session_find(sbx_broker_t *b, const char *id);
 /* One that runs and belongs to who calls. */
 sbx_session_t *sbx_session_of_call(sbx_broker_t *b, const sbx_call_t *head);
@@ -458,6 +476,31 @@ int sbx_command_send(sbx_session_t *s, sbx_op_t op);
  * waits. */
 void sbx_command_drop(sbx_session_t *s);
 int sbx_command_numbers(sbx_session_t *s, int adopt);
+
+/* change.c: what can be changed of a session that runs */
+void sbx_change_call(sbx_broker_t *b, sbx_call_out_t *call,
+    const void *body, int blob);
+/* Its time is over: it is paused. */
+void sbx_change_pause(sbx_session_t *s);
+/* The record of the first change has been written, or not. */
+void sbx_change_written(sbx_session_t *s, int err);
+/* Refuses what waits; the session ends. */
+void sbx_change_drop(sbx_session_t *s);
+/* Its processes and init's clocks as its status says. */
+int sbx_change_freeze(sbx_session_t *s, int frozen, sbx_error_t *e);
+/* The timer of its life, or of its pause. */
+void sbx_change_clock(sbx_session_t *s);
+sbx_record_job_t *sbx_change_record(sbx_session_t *s,
+    const sbx_f_session_t *info, const char *meta);
+
+/* idle.c: sessions that nobody uses */
+void sbx_idle_open(sbx_session_t *s);
+void sbx_idle_start(sbx_session_t *s);
+/* A call is there, or a command has ended. */
+void sbx_idle_touch(sbx_session_t *s);
+/* What init has answered. */
+void sbx_idle_busy(sbx_session_t *s, uint32_t calls);
+void sbx_idle_close(sbx_session_t *s);
 
 /* credit.c: who goes first where processors are short */
 void sbx_credit_open(sbx_session_t *s);

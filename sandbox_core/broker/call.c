@@ -223,6 +223,15 @@ sbx_call_end(sbx_call_out_t *call, const sbx_f_end_t *end)
 
 
 void
+sbx_call_push(sbx_call_out_t *call)
+{
+    if (!call->closed) {
+        sbx_call_flush(call);
+    }
+}
+
+
+void
 sbx_call_fill(sbx_f_error_t *error, const sbx_error_t *e)
 {
     memset(error, 0, sizeof(sbx_f_error_t));
@@ -368,16 +377,21 @@ sbx_call_close(sbx_call_out_t *call)
 void
 sbx_call_forget(sbx_broker_t *b, const sbx_session_t *s)
 {
-    sbx_node_t      *node, *prev;
+    sbx_node_t      *node, *next, *prev;
     sbx_call_out_t  *call;
 
     prev = s->link.prev;
 
-    for (node = b->calls.next; node != &b->calls; node = node->next) {
+    for (node = b->calls.next; node != &b->calls; node = next) {
+        next = node->next;
         call = sbx_node_of(node, sbx_call_out_t, link);
 
         if (call->created == s) {
             call->created = NULL;
+
+            if (s->info.flags & SBX_CREATE_TIED) {
+                sbx_call_end(call, NULL);
+            }
         }
 
         if (call->cursor == s) {

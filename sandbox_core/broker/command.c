@@ -130,7 +130,10 @@ sbx_command_check(sbx_session_t *s, const sbx_call_t *head,
     own = &s->info.limits;
     name = sbx_command_capability(head->op, &needed);
 
-    if ((s->info.capabilities & needed) != needed) {
+    if (s->info.status == SBX_STATUS_PAUSED || s->frozen) {
+        (void) sbx_error(&e, 0, SBX_E_PAUSED, "the session is paused");
+
+    } else if ((s->info.capabilities & needed) != needed) {
         (void) sbx_error(&e, 0, SBX_E_CAPABILITY,
                          "the session lacks the capability \"%s\"", name);
 
@@ -560,6 +563,7 @@ sbx_command_over(sbx_session_t *s, uint32_t number)
             sbx_quota_commands(s, -1);
             s->backoff = SBX_COMMAND_BACKOFF_MIN;
             sbx_command_soon(s, 0);
+            sbx_idle_touch(s);
             return 1;
         }
     }

@@ -526,7 +526,8 @@ sbx_control_call(sbx_control_t *control, const sbx_datagram_t *datagram,
     }
 
     if (sbx_wire_check_call(datagram, n, &e) == 0
-        && blob != -1 && datagram->head.op != SBX_OP_CREATE)
+        && blob != -1 && datagram->head.op != SBX_OP_CREATE
+        && datagram->head.op != SBX_OP_PATCH)
     {
         (void) sbx_error(&e, 0, SBX_E_INVALID, "a descriptor too many");
 
@@ -649,6 +650,9 @@ sbx_control_dispatch(sbx_broker_t *b, const sbx_call_t *head,
 
     if (head->op == SBX_OP_CREATE) {
         sbx_create(b, call, body, blob);
+
+    } else if (head->op >= SBX_OP_PATCH && head->op <= SBX_OP_RESUME) {
+        sbx_change_call(b, call, body, blob);
 
     } else {
         sbx_service_call(b, call, body);

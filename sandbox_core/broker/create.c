@@ -12,7 +12,7 @@
     (SBX_CAP_SHELL|SBX_CAP_FILES|SBX_CAP_CODE|SBX_CAP_PORTS)
 #define SBX_CREATE_FLAGS                                                     \
     (SBX_CREATE_WEAK_OK|SBX_CREATE_ON_TIMEOUT_PAUSE                          \
-     |SBX_CREATE_MEMORY_RLIMIT)
+     |SBX_CREATE_MEMORY_RLIMIT|SBX_CREATE_TIED)
 #define SBX_CREATE_SEALS  (F_SEAL_WRITE|F_SEAL_SHRINK|F_SEAL_GROW)
 
 
@@ -34,8 +34,7 @@ static int sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
     sbx_error_t *e);
 static void sbx_create_info(sbx_session_t *s, const sbx_call_t *head,
     const sbx_create_t *body);
-static int sbx_create_record(sbx_session_t *s, const char *env,
-    size_t env_size, sbx_error_t *e);
+static int sbx_create_record(sbx_session_t *s, sbx_error_t *e);
 
 
 /* Every name of a template that there is, and what it stands for. */
@@ -193,9 +192,21 @@ sbx_create_check(sbx_broker_t *b, const sbx_call_t *head, sbx_create_t *body,
                          "capabilities or flags hold unknown bits");
     }
 
-    if (body->flags & SBX_CREATE_ON_TIMEOUT_PAUSE) {
+    if ((body->flags & SBX_CREATE_ON_TIMEOUT_PAUSE)
+        && !b->layers.row[SBX_LAYER_PAUSE].enforced)
+    {
         return sbx_error(e, 0, SBX_E_MANIFEST,
-                         "on_timeout \"pause\" is not offered here");
+                         "/manifest/on_timeout: this machine cannot pause a "
+                         "session: %s", b->layers.row[SBX_LAYER_PAUSE].mend);
+    }
+
+    if ((body->flags & SBX_CREATE_TIED) && body->key[0] != '\0') {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "one that is tied to its call has no key");
+    }
+
+    if (body->idle_timeout >= SBX_UNLIMITED) {
+        return sbx_error(e, 0, SBX_E_INVALID, "idle_timeout is too long");
     }
 
     return sbx_create_limits(b, body, e);
@@ -285,10 +296,7 @@ static int
 sbx_create_blob(const sbx_create_t *body, int blob, char **data,
     sbx_error_t *e)
 {
-    int          seals;
-    char        *p;
-    size_t       size;
-    struct stat  st;
+    size_t  size;
 
     if (body->meta_size > SBX_META_MAX) {
         return sbx_error(e, 0, SBX_E_TOO_LARGE, "metadata is over %d bytes",
@@ -316,6 +324,20 @@ sbx_create_blob(const sbx_create_t *body, int blob, char **data,
         return 0;
     }
 
+    if (sbx_create_read(blob, size, data, e) != 0) {
+        return -1;
+    }
+
+    return sbx_create_env(*data + body->meta_size, body->env_size, e);
+}
+
+
+int
+sbx_create_read(int blob, size_t size, char **data, sbx_error_t *e)
+{
+    int          seals;
+    struct stat  st;
+
     seals = fcntl(blob, F_GET_SEALS);
 
     if (seals == -1 || (seals & SBX_CREATE_SEALS) != SBX_CREATE_SEALS
@@ -325,19 +347,17 @@ sbx_create_blob(const sbx_create_t *body, int blob, char **data,
                          "the blob is not sealed or not of its size");
     }
 
-    p = malloc(size);
+    *data = malloc(size);
 
-    if (p == NULL) {
+    if (*data == NULL) {
         return sbx_error(e, ENOMEM, SBX_E_UNAVAILABLE, "out of memory");
     }
 
-    *data = p;
-
-    if (pread(blob, p, size, 0) != (ssize_t) size) {
+    if (pread(blob, *data, size, 0) != (ssize_t) size) {
         return sbx_error(e, errno, SBX_E_INTERNAL, "cannot read the blob");
     }
 
-    return sbx_create_env(p + body->meta_size, body->env_size, e);
+    return 0;
 }
 
 
@@ -480,7 +500,7 @@ sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
                   == 0
                && sbx_session_launch(s, env, body->env_size, rules,
                                      body->rules_size, &s->error) == 0
-               && sbx_create_record(s, env, body->env_size, &s->error) == 0)
+               && sbx_create_record(s, &s->error) == 0)
     {
         *session = s;
         return 0;
@@ -517,6 +537,7 @@ sbx_create_info(sbx_session_t *s, const sbx_call_t *head,
     info->isolated = b->isolated;
     info->meta_size = body->meta_size;
     info->limits = body->limits;
+    info->idle_timeout = body->idle_timeout;
     info->enforcement = b->enforcement;
 
     if (body->flags & SBX_CREATE_MEMORY_RLIMIT) {
@@ -534,27 +555,15 @@ sbx_create_info(sbx_session_t *s, const sbx_call_t *head,
 
 
 static int
-sbx_create_record(sbx_session_t *s, const char *env, size_t env_size,
-    sbx_error_t *e)
+sbx_create_record(sbx_session_t *s, sbx_error_t *e)
 {
-    sbx_record_head_t  head;
-
-    memset(&head, 0, sizeof(sbx_record_head_t));
-    head.uid_first = s->uid_first;
-    head.info = s->info;
-    memcpy(head.key, s->key, sizeof(head.key));
-    memcpy(head.digest, s->digest, sizeof(head.digest));
-    head.meta_size = s->info.meta_size;
-    head.env_size = (uint32_t) env_size;
-
-    s->job = sbx_record_job(&head, s->meta, env, s->dir);
+    s->job = sbx_change_record(s, &s->info, s->meta);
 
     if (s->job == NULL) {
         return sbx_error(e, errno, SBX_E_UNAVAILABLE,
                          "cannot write the session's record");
     }
 
-    s->job->session = s;
     sbx_record_queue(&s->broker->writer, s->job);
 
     return 0;
@@ -587,6 +596,11 @@ sbx_create_answer(sbx_session_t *s)
 
         if (end.created && !s->keyed) {
             call->created = s;
+        }
+
+        if (call->created != NULL && (s->info.flags & SBX_CREATE_TIED)) {
+            sbx_call_push(call);
+            continue;
         }
 
         sbx_call_end(call, &end);

@@ -50,6 +50,7 @@ static const sbx_service_t  sbx_services[] = {
     { SBX_OP_SETTINGS_SET, sbx_admin_call },
     { SBX_OP_DRAIN, sbx_admin_call },
     { SBX_OP_DESTROY_ALL, sbx_admin_call },
+    { SBX_OP_END, sbx_service_destroy },
     { 0, NULL }
 };
 
@@ -188,6 +189,12 @@ sbx_service_session(sbx_call_out_t *call, sbx_session_t *s,
     sbx_f_session_t  info;
 
     info = s->info;
+
+    /* what it will have goes on not to be used */
+
+    if (info.status == SBX_STATUS_PAUSED) {
+        info.expires = sbx_broker_clock_ms() + (int64_t) info.left;
+    }
 
     if (usage != NULL) {
         info.usage = *usage;
@@ -350,10 +357,15 @@ sbx_service_listed(const sbx_call_out_t *call, const sbx_session_t *s)
 static void
 sbx_service_destroy(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 {
+    sbx_end_t       end;
     sbx_f_error_t   error;
     sbx_session_t  *s;
 
-    (void) body;
+    end.grace = 0;
+
+    if (call->head.op == SBX_OP_END) {
+        memcpy(&end, body, sizeof(sbx_end_t));
+    }
 
     s = sbx_session_of_call(b, &call->head);
 
@@ -367,5 +379,16 @@ sbx_service_destroy(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
     sbx_log(SBX_LOG_INFO,
             &(sbx_log_about_t) { call->head.request_id, s->info.id }, 0,
             "session is to be destroyed");
-    sbx_session_end(s, SBX_ENDED_DESTROYED, 1);
+
+    s->grace = end.grace < SBX_GRACE_MAX ? end.grace : SBX_GRACE_MAX;
+
+    /* one that is ending may be made to end sooner */
+
+    if (s->state == SBX_S_TERMINATING
+        && s->timer.at > sbx_now_us() + s->grace * 1000)
+    {
+        (void) sbx_timer_set(&b->loop, &s->timer, s->grace);
+    }
+
+    sbx_session_end(s, SBX_ENDED_DESTROYED, s->grace == 0);
 }

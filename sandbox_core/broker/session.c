@@ -85,6 +85,8 @@ sbx_session_make(sbx_broker_t *b)
     sbx_list_init(&s->tasks);
     sbx_list_init(&s->creators);
     sbx_list_init(&s->destroyers);
+    sbx_list_init(&s->changes);
+    s->grace = SBX_SESSION_TERM_WAIT;
 
     s->status_event.handler = sbx_session_status;
     s->status_event.data = s;
@@ -102,6 +104,7 @@ sbx_session_make(sbx_broker_t *b)
     s->queue.handler = sbx_command_queue_tick;
     s->queue.data = s;
     sbx_credit_open(s);
+    sbx_idle_open(s);
 
     return s;
 }
@@ -131,6 +134,26 @@ sbx_session_insert(sbx_session_t *s)
 }
 
 
+void
+sbx_session_order(sbx_session_t *s)
+{
+    sbx_node_t    *node;
+    sbx_broker_t  *b;
+
+    b = s->broker;
+
+    sbx_list_remove(&s->link);
+
+    for (node = b->sessions.prev; node != &b->sessions; node = node->prev) {
+        if (sbx_node_of(node, sbx_session_t, link)->info.seq < s->info.seq) {
+            break;
+        }
+    }
+
+    sbx_list_append(node->next, &s->link);
+}
+
+
 sbx_session_t *
 sbx_session_find(sbx_broker_t *b, const char *id)
 {
@@ -156,12 +179,15 @@ sbx_session_of_call(sbx_broker_t *b, const sbx_call_t *head)
     s = sbx_session_find(b, head->session);
 
     if (s == NULL || s->state == SBX_S_CREATING
-        || (s->state != SBX_S_RUNNING && head->op != SBX_OP_DESTROY)
+        || (s->state != SBX_S_RUNNING && head->op != SBX_OP_DESTROY
+            && head->op != SBX_OP_END)
         || (head->tenant[0] && strcmp(head->tenant, s->info.tenant) != 0)
         || (head->user[0] && strcmp(head->user, s->info.user) != 0))
     {
         return NULL;
     }
+
+    sbx_idle_touch(s);
 
     return s;
 }
@@ -361,6 +387,10 @@ sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
         sbx_command_reaped(s);
         return 0;
 
+    case SBX_R_BUSY:
+        sbx_idle_busy(s, record->command);
+        return 0;
+
     case SBX_R_CUT:
         if (s->state == SBX_S_CUTTING) {
             sbx_session_kill(s);
@@ -465,6 +495,11 @@ sbx_session_recorded(sbx_session_t *s, int err)
         return;
     }
 
+    if (s->state == SBX_S_RUNNING) {
+        sbx_change_written(s, err);
+        return;
+    }
+
     if (s->state != SBX_S_CREATING) {
         return;
     }
@@ -505,7 +540,6 @@ void
 sbx_session_run(sbx_session_t *s)
 {
     int            fds[SBX_LINK_FDS];
-    int64_t        left;
     sbx_broker_t  *b;
 
     b = s->broker;
@@ -520,11 +554,9 @@ sbx_session_run(sbx_session_t *s)
         s->stored = 1;
     }
 
-    left = s->info.expires - sbx_broker_clock_ms();
-
     sbx_timer_del(&b->loop, &s->timer);
-    (void) sbx_timer_set(&b->loop, &s->expiry,
-                         left > 0 ? (uint64_t) left : 0);
+    sbx_change_clock(s);
+    sbx_idle_start(s);
     (void) sbx_timer_set(&b->loop, &s->groups, 0);
 }
 
@@ -532,7 +564,18 @@ sbx_session_run(sbx_session_t *s)
 static void
 sbx_session_expired(sbx_timer_t *timer)
 {
-    sbx_session_end(timer->data, SBX_ENDED_EXPIRED, 0);
+    sbx_session_t  *s;
+
+    s = timer->data;
+
+    if ((s->info.flags & SBX_CREATE_ON_TIMEOUT_PAUSE)
+        && s->info.status == SBX_STATUS_RUNNING)
+    {
+        sbx_change_pause(s);
+        return;
+    }
+
+    sbx_session_end(s, SBX_ENDED_EXPIRED, 0);
 }
 
 
@@ -605,6 +648,7 @@ sbx_session_end(sbx_session_t *s, sbx_ended_t why, int kill_now)
         s->keyed = 0;
 
         sbx_timer_del(&b->loop, &s->expiry);
+        sbx_idle_close(s);
 
         if (running) {
             b->nrunning--;
@@ -615,11 +659,18 @@ sbx_session_end(sbx_session_t *s, sbx_ended_t why, int kill_now)
         }
     }
 
-    if (!kill_now && running && s->ncommands != 0
+    /* what is frozen obeys nobody; killed it can be as it is */
+
+    if (!kill_now && s->frozen) {
+        (void) sbx_change_freeze(s, 0, NULL);
+    }
+
+    if (!kill_now && running && (s->ncommands != 0 || s->adopted)
         && sbx_command_send(s, SBX_OP_TERMINATE) == 0)
     {
         s->state = SBX_S_TERMINATING;
-        (void) sbx_timer_set(&b->loop, &s->timer, SBX_SESSION_TERM_WAIT);
+        sbx_change_drop(s);
+        (void) sbx_timer_set(&b->loop, &s->timer, s->grace);
         return;
     }
 
@@ -645,6 +696,7 @@ sbx_session_cut(sbx_session_t *s)
     }
 
     sbx_command_drop(s);
+    sbx_change_drop(s);
 
     if (creating) {
         if (s->error.code == SBX_OK) {
@@ -928,6 +980,7 @@ sbx_session_free(sbx_session_t *s)
     sbx_timer_del(loop, &s->groups);
     sbx_timer_del(loop, &s->queue);
     sbx_credit_close(s);
+    sbx_idle_close(s);
     sbx_ids_give(s->broker, s);
     sbx_quota_give(s);
 

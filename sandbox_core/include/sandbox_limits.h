@@ -30,6 +30,7 @@ typedef struct {
     uint64_t   exec_timeout;    /* milliseconds; or unlimited */
     uint64_t   max_output;      /* bytes of each stream that are kept */
     uint64_t   timeout;         /* milliseconds a session lives */
+    uint64_t   paused;          /* milliseconds it may stay paused */
 } sbx_limits_t;
 
 
@@ -53,6 +54,7 @@ typedef struct {
     unsigned      in_manifest:1;
     unsigned      in_exec:1;    /* a command's own "limits" has it */
     unsigned      unlimited_ok:1;
+    unsigned      max_only:1;   /* sandbox_max alone has it */
 } sbx_limit_t;
 
 

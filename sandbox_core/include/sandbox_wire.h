@@ -70,6 +70,10 @@ typedef enum {
     SBX_OP_GET           = 21,
     SBX_OP_LIST          = 22,
     SBX_OP_DESTROY       = 23,
+    SBX_OP_PATCH         = 24,
+    SBX_OP_PAUSE         = 25,
+    SBX_OP_RESUME        = 26,
+    SBX_OP_END           = 27,   /* DESTROY that gives time */
 
     /* the admin API's, answered where sbx_config_t allows it */
     SBX_OP_QUOTA_GET     = 32,
@@ -88,7 +92,10 @@ typedef enum {
 
     /* broker to init only */
     SBX_OP_CUT           = 128,  /* shut downloads, answer SBX_R_CUT */
-    SBX_OP_TERMINATE     = 129   /* SIGTERM to every command */
+    SBX_OP_TERMINATE     = 129,  /* SIGTERM to every command */
+    SBX_OP_FREEZE        = 130,  /* clocks stand still until THAW */
+    SBX_OP_THAW          = 131,
+    SBX_OP_BUSY          = 132   /* answer SBX_R_BUSY */
 } sbx_op_t;
 
 
@@ -129,6 +136,7 @@ typedef struct {
     uint32_t      env_size;               /* "K=V\0" ..., second */
     uint32_t      rules_size;             /* sandbox_rules.h, third */
     uint32_t      rules_pad;
+    uint64_t      idle_timeout;           /* ms; 0: never ends for that */
 } sbx_create_t;
 
 #define SBX_CAP_SHELL              0x01
@@ -140,6 +148,29 @@ typedef struct {
 #define SBX_CREATE_ON_TIMEOUT_PAUSE 0x02
 #define SBX_CREATE_MEMORY_RLIMIT   0x04   /* each process has the memory
                                              limit as address space, too */
+#define SBX_CREATE_TIED            0x08   /* answered without END: the session
+                                             ends when the worker closes, and
+                                             END comes when it has ended */
+
+
+/* After a sbx_call_t for SBX_OP_PATCH.  The answer comes when the change is
+ * on disk.  Descriptors: call, then a memfd of the metadata, sealed as that of
+ * a CREATE, if its size is not 0. */
+typedef struct {
+    uint64_t      timeout;                /* ms from now */
+    uint32_t      flags;                  /* SBX_PATCH_* */
+    uint32_t      meta_size;              /* JSON text */
+} sbx_patch_t;
+
+#define SBX_PATCH_TIMEOUT          0x01
+#define SBX_PATCH_META             0x02
+
+/* After a sbx_call_t for SBX_OP_END. */
+typedef struct {
+    uint64_t      grace;                  /* ms from SIGTERM to SIGKILL */
+} sbx_end_t;
+
+#define SBX_GRACE_MAX              600000
 
 
 /* After a sbx_call_t for SBX_OP_LIST. */
@@ -210,7 +241,9 @@ typedef struct {
 
 typedef enum {
     SBX_F_ERROR      = 1,     /* sbx_f_error_t; last */
-    SBX_F_ACCEPTED   = 2,     /* empty: from here on the call has happened */
+    SBX_F_ACCEPTED   = 2,     /* empty: from here on the call has happened;
+                                 again and again while a session is paused,
+                                 so that nobody takes it for dead */
     SBX_F_END        = 3,     /* sbx_f_end_t; last */
 
     /* from the broker */
@@ -355,6 +388,9 @@ typedef struct {
     sbx_limits_t      limits;
     sbx_enforcement_t enforcement;
     sbx_usage_t       usage;
+    int64_t           paused;             /* unix ms; 0: it runs */
+    uint64_t          left;               /* paused: ms that it will have */
+    uint64_t          idle_timeout;       /* ms; 0: none */
 } sbx_f_session_t;
 
 typedef struct {
@@ -692,7 +728,8 @@ typedef enum {
                                  the group's descriptors init keeps those
                                  alone that watch what is left in it */
     SBX_R_REAPED       = 3,   /* something else died: groups may be empty */
-    SBX_R_CUT          = 4    /* every download is cut */
+    SBX_R_CUT          = 4,   /* every download is cut */
+    SBX_R_BUSY         = 5    /* .command calls are open or being served */
 } sbx_record_type_t;
 
 typedef struct {

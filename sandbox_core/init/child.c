@@ -23,6 +23,7 @@
 #include <linux/openat2.h>
 #include <linux/seccomp.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 
 
@@ -177,6 +178,14 @@ sbx_child_stdio(sbx_init_launch_t *launch)
         }
 
         rc = sbx_sys(SYS_dup3, fd, i, 0, 0, 0);
+
+        if (rc < 0) {
+            sbx_child_fail(launch, SBX_INIT_STAGE_SETUP, rc);
+        }
+    }
+
+    if (launch->tty) {
+        rc = sbx_sys(SYS_ioctl, 0, TIOCSCTTY, 0, 0, 0);
 
         if (rc < 0) {
             sbx_child_fail(launch, SBX_INIT_STAGE_SETUP, rc);

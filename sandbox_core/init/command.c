@@ -174,7 +174,8 @@ sbx_init_command_start(sbx_init_command_t *c, int with_input)
     launch->filter_size = sbx_init.config->filter_size;
     sbx_init_launch_limits(launch, c);
 
-    if (sbx_init_command_pipes(c, with_input) == -1
+    if (sbx_init_process_new(c) == -1
+        || sbx_init_command_pipes(c, with_input) == -1
         || sbx_init_launch_go(launch) == -1)
     {
         if (errno == EAGAIN) {
@@ -288,6 +289,19 @@ sbx_init_command_pipes(sbx_init_command_t *c, int with_input)
     ends[0] = -1;
     ends[1] = -1;
 
+    if (c->exec.flags & SBX_EXEC_TTY) {
+        if (sbx_init_tty_open(c, ends) == -1) {
+            return -1;
+        }
+
+        c->launch->tty = 1;
+        c->launch->stdio[0] = ends[0];
+        c->launch->stdio[1] = ends[0];
+        c->launch->stdio[2] = ends[0];
+
+        return 0;
+    }
+
     if (with_input && sbx_init_input_open(c, &c->launch->stdio[0]) == -1) {
         return -1;
     }
@@ -317,6 +331,10 @@ sbx_init_command_ends(sbx_init_command_t *c)
 
     if (stdio[2] == stdio[1]) {
         stdio[2] = -1;
+    }
+
+    if (stdio[1] == stdio[0]) {
+        stdio[1] = -1;
     }
 
     for (i = 0; i < 3; i++) {
@@ -367,9 +385,6 @@ sbx_init_command_launched(sbx_init_command_t *c)
 
     case SBX_INIT_STAGE_NONE:
         c->state = SBX_INIT_RUNNING;
-        started.pid = c->pid;
-        started.pad = 0;
-        sbx_init_exec_send(c, SBX_F_STARTED, &started, sizeof(started));
         break;
 
     case SBX_INIT_STAGE_EXEC:
@@ -403,13 +418,26 @@ sbx_init_command_launched(sbx_init_command_t *c)
         return;
     }
 
+    sbx_init_process_started(c);
+
+    if (!c->failed || c->background) {
+        started.pid = c->pid;
+        started.pad = 0;
+        sbx_init_exec_send(c, SBX_F_STARTED, &started, sizeof(started));
+    }
+
+    sbx_init_exec_begun(c);
+
     if (c->reaped) {
         sbx_init_command_over(c);
         return;
     }
 
     sbx_init_output_watch(c);
-    sbx_init_exec_resume(c);
+
+    if (c->call.fd != -1) {
+        sbx_init_exec_resume(c);
+    }
 }
 
 
@@ -534,6 +562,24 @@ sbx_init_command_terminate(void)
             (void) kill(-pid, SIGTERM);
         }
     }
+}
+
+
+int
+sbx_init_command_signal(sbx_init_command_t *c, int sig)
+{
+    pid_t  pid;
+
+    pid = sbx_init_command_pid(c);
+
+    if (pid <= 1 || c->reaped) {
+        errno = ESRCH;
+        return -1;
+    }
+
+    /* it leads a group from the moment that it is about to be itself */
+
+    return kill(-pid, sig) == 0 ? 0 : kill(pid, sig);
 }
 
 
@@ -685,6 +731,7 @@ sbx_init_command_answer(sbx_init_command_t *c)
     x->flags |= oom != 0 ? SBX_EXIT_OOM_KILLED : 0;
     x->flags |= x->reason == SBX_REASON_TIMEOUT ? SBX_EXIT_TIMED_OUT : 0;
     x->flags |= x->reason == SBX_REASON_CANCELLED ? SBX_EXIT_CANCELLED : 0;
+    sbx_init_output_kept(c);
     x->flags |= c->streams[0].truncated ? SBX_EXIT_OUT_TRUNCATED : 0;
     x->flags |= c->streams[1].truncated ? SBX_EXIT_ERR_TRUNCATED : 0;
     x->stdout_bytes = c->streams[0].total;
@@ -698,6 +745,8 @@ sbx_init_command_answer(sbx_init_command_t *c)
     c->give_up = sbx_now_us() + SBX_INIT_LINGER;
     sbx_init_loop_wake(c->give_up);
 
+    sbx_init_process_ended(c);
+
     /* The broker hears of it first: who is answered may ask for the next
      * command at once, and is to find the place of this one free. */
 
@@ -705,7 +754,12 @@ sbx_init_command_answer(sbx_init_command_t *c)
         sbx_init_command_release(c);
     }
 
-    sbx_init_exec_send(c, SBX_F_EXIT, x, sizeof(sbx_f_exit_t));
+    if (c->exec.flags & SBX_EXEC_BACKGROUND) {
+        sbx_init_exec_begun(c);
+
+    } else {
+        sbx_init_exec_send(c, SBX_F_EXIT, x, sizeof(sbx_f_exit_t));
+    }
 
     /* sent at once or not, the group's end need not wait for it */
 
@@ -741,6 +795,7 @@ sbx_init_command_excuse(sbx_init_command_t *c)
     }
 
     stream->total += len;
+    sbx_init_output_keep(c, stream, (uint8_t *) line, len);
 
     if ((c->exec.flags & SBX_EXEC_CAP) && len > c->exec.max_output) {
         len = (size_t) c->exec.max_output;
@@ -861,7 +916,7 @@ sbx_init_command_due(sbx_init_command_t *c, uint64_t now)
     case SBX_INIT_LAUNCHING:
     case SBX_INIT_RUNNING:
 
-        if (now >= c->deadline) {
+        if (now >= c->deadline && !sbx_init_paused()) {
             c->deadline = SBX_INIT_NONE;
             sbx_init_command_kill(c, SBX_REASON_TIMEOUT);
         }
@@ -881,7 +936,8 @@ sbx_init_command_due(sbx_init_command_t *c, uint64_t now)
             c->recheck = now + SBX_INIT_KILL_AGAIN;
         }
 
-        due = c->deadline < c->poll ? c->deadline : c->poll;
+        due = c->deadline < c->poll && !sbx_init_paused() ? c->deadline
+                                                          : c->poll;
         due = due < c->look ? due : c->look;
 
         return due < c->recheck ? due : c->recheck;
@@ -946,6 +1002,8 @@ sbx_init_command_release(sbx_init_command_t *c)
             c->fds[i] = -1;
         }
     }
+
+    sbx_init_process_ended(c);
 
     c->told = 1;
     sbx_init_record(SBX_R_COMMAND_OVER, c->number);

@@ -149,6 +149,13 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
         }
         break;
 
+    case SBX_OP_PROCESS:
+    case SBX_OP_CANCEL:
+        if (nfds != 0) {
+            sbx_init_call_task(task, fds[--nfds]);
+        }
+        break;
+
     case SBX_OP_CUT:
         sbx_init.ending = 1;
         sbx_init_cut_asked = 1;
@@ -160,6 +167,18 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
     case SBX_OP_TERMINATE:
         sbx_init.ending = 1;
         sbx_init_command_terminate();
+        break;
+
+    case SBX_OP_FREEZE:
+        sbx_init_pause(sbx_now_us());
+        break;
+
+    case SBX_OP_THAW:
+        sbx_init_resume(sbx_now_us());
+        break;
+
+    case SBX_OP_BUSY:
+        (void) sbx_init_control_send(SBX_R_BUSY, sbx_init_busy());
         break;
     }
 
@@ -189,6 +208,7 @@ sbx_init_record(sbx_record_type_t type, uint32_t command)
         break;
 
     case SBX_R_CUT:
+    case SBX_R_BUSY:
         break;
     }
 

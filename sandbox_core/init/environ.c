@@ -87,6 +87,12 @@ sbx_init_environ_all(sbx_init_launch_t *launch, const sbx_f_exec_t *exec,
     n = 0;
     sbx_init_environ_base(launch, &n);
 
+    if (exec->flags & SBX_EXEC_TTY) {
+        static char  term[] = "TERM=xterm-256color";
+
+        sbx_init_environ_add(launch, &n, term);
+    }
+
     /* read-only, and nobody writes to it: execve() wants no const */
 
     session = (char *) (uintptr_t) sbx_init.env;
@@ -141,7 +147,7 @@ sbx_init_environ_base(sbx_init_launch_t *launch, size_t *n)
         { "USER=", { "user", "root" } },
         { "LOGNAME=", { "user", "root" } },
         { "LANG=", { "C.UTF-8", "C.UTF-8" } },
-        { "TERM=", { "dumb", "dumb" } },
+        { "TERM=", { "dumb", "dumb" } },       /* without a terminal */
         { "PYTHONUNBUFFERED=", { "1", "1" } }
     };
 

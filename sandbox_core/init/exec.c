@@ -19,6 +19,9 @@
 
 #define SBX_INIT_SEND_BUFFER   32768     /* the kernel's, for each call */
 #define SBX_INIT_STRINGS_COUNT 262144    /* arguments and variables */
+#define SBX_INIT_EXEC_FLAGS                                                  \
+    (SBX_EXEC_CAP|SBX_EXEC_MERGE|SBX_EXEC_DETACH|SBX_EXEC_STDIN_OPEN         \
+     |SBX_EXEC_TTY|SBX_EXEC_BACKGROUND|SBX_EXEC_DEFAULT_CWD)
 
 
 static int sbx_init_exec_take(sbx_init_command_t *c, const sbx_task_t *task,
@@ -27,6 +30,8 @@ static void sbx_init_exec_event(sbx_init_source_t *source, uint32_t events);
 static void sbx_init_exec_read(sbx_init_command_t *c);
 static void sbx_init_exec_frames(sbx_init_command_t *c);
 static int sbx_init_exec_frame(sbx_init_command_t *c,
+    const sbx_frame_t *frame, const uint8_t *payload);
+static int sbx_init_exec_running(sbx_init_command_t *c,
     const sbx_frame_t *frame, const uint8_t *payload);
 static int sbx_init_exec_begin(sbx_init_command_t *c, const uint8_t *payload,
     size_t size, sbx_error_t *e);
@@ -282,7 +287,9 @@ sbx_init_exec_frames(sbx_init_command_t *c)
     sbx_frame_t     frame;
     const uint8_t  *payload;
 
-    while (c->state != SBX_INIT_FREE && c->input_left == 0 && !c->starved) {
+    while (c->state != SBX_INIT_FREE && c->in.buf != NULL
+           && c->input_left == 0 && !c->starved)
+    {
         rc = sbx_wire_next(&c->in, &frame, &payload);
 
         if (rc == 0) {
@@ -304,7 +311,7 @@ sbx_init_exec_frames(sbx_init_command_t *c)
         }
     }
 
-    if (c->state == SBX_INIT_FREE) {
+    if (c->state == SBX_INIT_FREE || c->call.fd == -1) {
         return;
     }
 
@@ -364,12 +371,7 @@ sbx_init_exec_frame(sbx_init_command_t *c, const sbx_frame_t *frame,
     case SBX_INIT_LAUNCHING:
     case SBX_INIT_RUNNING:
     case SBX_INIT_OVER:
-        if (frame->type != SBX_F_STDIN) {
-            return -1;
-        }
-
-        sbx_init_input_frame(c, payload, frame->length);
-        return 0;
+        return sbx_init_exec_running(c, frame, payload);
 
     case SBX_INIT_CLOSING:
         /* what is still to come is of no use, but for its end */
@@ -388,6 +390,50 @@ sbx_init_exec_frame(sbx_init_command_t *c, const sbx_frame_t *frame,
     }
 
     return 0;
+}
+
+
+static int
+sbx_init_exec_running(sbx_init_command_t *c, const sbx_frame_t *frame,
+    const uint8_t *payload)
+{
+    sbx_f_process_t  ask;
+
+    if (frame->type == SBX_F_STDIN && !c->input_end) {
+        sbx_init_input_frame(c, payload, frame->length);
+        sbx_init_exec_begun(c);
+        return 0;
+    }
+
+    if (frame->type != SBX_F_PROCESS || frame->length != sizeof(ask)
+        || (c->exec.flags & SBX_EXEC_TTY) == 0)
+    {
+        return -1;
+    }
+
+    memcpy(&ask, payload, sizeof(ask));
+
+    if (sbx_init_process_check(&ask, NULL) != 0
+        || (ask.pid != 0 && ask.pid != c->pid))
+    {
+        return -1;
+    }
+
+    /* that it has just ended is not the worker's mistake */
+
+    switch (ask.verb) {
+
+    case SBX_PROCESS_SIGNAL:
+        (void) sbx_init_command_signal(c, ask.signal);
+        return 0;
+
+    case SBX_PROCESS_RESIZE:
+        (void) sbx_init_tty_resize(c, ask.rows, ask.cols);
+        return 0;
+
+    default:
+        return -1;
+    }
 }
 
 
@@ -415,9 +461,12 @@ sbx_init_exec_begin(sbx_init_command_t *c, const uint8_t *payload,
         return sbx_error(e, 0, SBX_E_INVALID, "the user is unknown");
     }
 
-    if (exec->flags & SBX_EXEC_TTY) {
-        return sbx_error(e, 0, SBX_E_CAPABILITY,
-                         "the session has no terminals");
+    if ((exec->flags & ~(uint32_t) SBX_INIT_EXEC_FLAGS)
+        || memchr(exec->tag, '\0', SBX_TAG_MAX + 1) == NULL
+        || exec->rows > UINT16_MAX || exec->cols > UINT16_MAX)
+    {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "flags, tag or size of the terminal are wrong");
     }
 
     if (exec->argc == 0) {
@@ -438,10 +487,15 @@ sbx_init_exec_begin(sbx_init_command_t *c, const uint8_t *payload,
                          "the number of arguments and variables is wrong");
     }
 
+    if ((exec->flags & SBX_EXEC_BACKGROUND) && exec->timeout == SBX_UNSET) {
+        exec->timeout = SBX_UNLIMITED;
+    }
+
     if (sbx_init_exec_limits(exec, e) != 0) {
         return -1;
     }
 
+    c->background = (exec->flags & SBX_EXEC_BACKGROUND) != 0;
     c->state = SBX_INIT_STRINGS;
 
     (void) sbx_init_exec_room(c);
@@ -501,7 +555,7 @@ sbx_init_exec_strings(sbx_init_command_t *c, const uint8_t *payload,
     c->state = SBX_INIT_INPUT;
     sbx_init_exec_send(c, SBX_F_ACCEPTED, NULL, 0);
 
-    if (c->exec.flags & SBX_EXEC_STDIN_OPEN) {
+    if (c->exec.flags & (SBX_EXEC_STDIN_OPEN|SBX_EXEC_TTY)) {
         sbx_init_command_start(c, 1);
     }
 
@@ -613,9 +667,33 @@ sbx_init_exec_flush(sbx_init_command_t *c)
     sbx_init_exec_interest(c);
     sbx_init_output_watch(c);
 
+    if (c->begun && c->state != SBX_INIT_CLOSING) {
+        /* nothing more is said on either side */
+        sbx_init_exec_hang_up(c);
+        return;
+    }
+
     if (c->state >= SBX_INIT_OVER) {
         sbx_init_command_step(c);
     }
+}
+
+
+void
+sbx_init_exec_begun(sbx_init_command_t *c)
+{
+    sbx_f_end_t  end;
+
+    if ((c->exec.flags & SBX_EXEC_BACKGROUND) == 0 || c->begun
+        || !c->exec_done || c->call.fd == -1
+        || (!c->input_end && !c->reaped))
+    {
+        return;
+    }
+
+    memset(&end, 0, sizeof(end));
+    c->begun = 1;
+    sbx_init_exec_send(c, SBX_F_END, &end, sizeof(end));
 }
 
 
@@ -631,7 +709,20 @@ sbx_init_exec_hang_up(sbx_init_command_t *c)
     c->input_left = 0;
     c->starved = 0;
 
-    sbx_init_input_close(c);
+    if (c->state < SBX_INIT_LAUNCHING || c->state > SBX_INIT_RUNNING
+        || (c->exec.flags & (SBX_EXEC_DETACH|SBX_EXEC_BACKGROUND)) == 0
+        || (c->exec.flags & SBX_EXEC_STDIN_OPEN) == 0)
+    {
+        sbx_init_input_close(c);
+
+    } else {
+        sbx_init_input_next(c);
+    }
+
+    if ((c->exec.flags & SBX_EXEC_DETACH) && !c->background) {
+        c->background = 1;
+        sbx_init_process_ring(c);
+    }
 
     switch (c->state) {
 
@@ -647,7 +738,7 @@ sbx_init_exec_hang_up(sbx_init_command_t *c)
             sbx_init_command_kill(c, SBX_REASON_DISCONNECTED);
         }
 
-        /* what it writes is read and dropped */
+        /* what it writes is read, and kept or dropped */
         sbx_init_output_watch(c);
         return;
 

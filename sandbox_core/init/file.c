@@ -391,6 +391,21 @@ sbx_init_file_cutting(void)
 }
 
 
+unsigned
+sbx_init_file_calls(void)
+{
+    unsigned  i, n;
+
+    n = 0;
+
+    for (i = 0; i < sbx_init_files_end; i++) {
+        n += sbx_init_files[i].state != SBX_INIT_FILE_FREE;
+    }
+
+    return n;
+}
+
+
 void
 sbx_init_file_tick(uint64_t now)
 {
@@ -413,6 +428,9 @@ sbx_init_file_tick(uint64_t now)
 
         if (share->progress != f->progress) {
             f->progress = share->progress;
+            f->since = now;
+
+        } else if (sbx_init_paused()) {
             f->since = now;
 
         } else if (now - f->since >= SBX_INIT_FILE_STUCK) {

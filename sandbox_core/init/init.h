@@ -115,6 +115,8 @@ typedef enum {
 
 typedef struct sbx_init_command_s  sbx_init_command_t;
 typedef struct sbx_init_launch_s   sbx_init_launch_t;
+typedef struct sbx_init_process_s  sbx_init_process_t;
+typedef struct sbx_init_call_s     sbx_init_call_t;
 
 typedef enum {
     SBX_INIT_FREE,
@@ -140,6 +142,7 @@ typedef struct {
     uint64_t              paused;      /* until then, unless 0 */
     uint32_t              truncated;
     uint32_t              wide;        /* its pipe has been enlarged */
+    uint32_t              held;        /* its ring has no room */
 } sbx_init_stream_t;
 
 
@@ -169,17 +172,23 @@ struct sbx_init_command_s {
                                           was to die */
     unsigned              answered:1;  /* EXIT is on its way */
     unsigned              told:1;      /* COMMAND_OVER has been sent */
+    unsigned              background:1;   /* its output is not its call's */
+    unsigned              begun:1;     /* END has been sent, in the
+                                          background */
 
     sbx_f_exec_t          exec;
     sbx_init_launch_t    *launch;
     size_t                strings;     /* bytes that have come */
 
     sbx_init_stream_t     streams[2];
+    sbx_init_process_t   *process;
 
     sbx_init_source_t     input;       /* our end of standard input */
     const uint8_t        *input_data;  /* in the call's buffer */
     size_t                input_left;
     unsigned              input_end:1; /* its end has come */
+    unsigned              input_eof:1; /* to be closed once it is empty */
+    sbx_init_call_t      *writer;      /* whose piece is half written */
 
     pid_t                 pid;
     char                  program[128];   /* for the line that says why not */
@@ -216,6 +225,8 @@ void sbx_init_exec_resume(sbx_init_command_t *c);
 void sbx_init_exec_interest(sbx_init_command_t *c);
 /* The worker is gone: the call ends, and with it the command, as a rule. */
 void sbx_init_exec_hang_up(sbx_init_command_t *c);
+/* In the background the call's end does not wait for the command's. */
+void sbx_init_exec_begun(sbx_init_command_t *c);
 /* Waits for a buffer or for room. */
 void sbx_init_exec_starve(sbx_init_command_t *c);
 void sbx_init_exec_starved(void);
@@ -231,6 +242,8 @@ void sbx_init_command_start(sbx_init_command_t *c, int with_input);
 int sbx_init_command_reap(pid_t pid, int status, const struct rusage *usage);
 void sbx_init_command_kill(sbx_init_command_t *c, sbx_reason_t reason);
 void sbx_init_command_terminate(void);
+/* To its process group; 0, or -1 with errno. */
+int sbx_init_command_signal(sbx_init_command_t *c, int sig);
 void sbx_init_command_tick(uint64_t now);
 /* Output or answer have gone on: see whether the command can end. */
 void sbx_init_command_step(sbx_init_command_t *c);
@@ -240,12 +253,26 @@ unsigned sbx_init_command_running(void);
 /* The moment of the next look at what a group has used of its limit. */
 uint64_t sbx_init_command_next(uint64_t now, uint64_t left, uint64_t cpus);
 
+/* pause.c: FREEZE and THAW */
+void sbx_init_pause(uint64_t now);
+void sbx_init_resume(uint64_t now);
+int sbx_init_paused(void);
+void sbx_init_pause_tick(uint64_t now);
+/* Commands that run and calls that are open. */
+unsigned sbx_init_busy(void);
+
 /* left.c: what commands have left in the background */
 /* The leader is dead, by itself: its group's limits go on to hold. */
 void sbx_init_left_take(const sbx_init_command_t *c);
 /* Orphans have died: a group may be empty. */
 void sbx_init_left_reaped(void);
 void sbx_init_left_tick(uint64_t now);
+/* Kills all of them; 1 while some are dying. */
+void sbx_init_left_cancel(void);
+int sbx_init_left_cancelling(void);
+/* The list of a group's processes, and whose it was; NULL: no such group. */
+const sbx_f_state_t *sbx_init_left_group(unsigned i, int *procs,
+    const char **tag);
 
 /* kill.c */
 /* A group that is about to be killed does not wait for its quota. */
@@ -272,17 +299,55 @@ void sbx_init_output_last(sbx_init_command_t *c);
 int sbx_init_output_done(sbx_init_command_t *c);
 void sbx_init_output_close(sbx_init_command_t *c);
 void sbx_init_output_tick(uint64_t now);
+/* Bytes of init's own, to the ring if there is one. */
+void sbx_init_output_keep(sbx_init_command_t *c, sbx_init_stream_t *stream,
+    const uint8_t *data, size_t n);
+/* What its rings have lost makes the output truncated. */
+void sbx_init_output_kept(sbx_init_command_t *c);
+/* Somebody has read: what waits for room in a ring may go on. */
+void sbx_init_output_room(void);
 
+/* Our end of the stream. */
+void sbx_init_output_take(sbx_init_command_t *c, sbx_init_stream_t *stream,
+    int fd);
 /* A pipe of which our end does not block, owned by the command's user. */
 int sbx_init_pipe(const sbx_init_command_t *c, int ours, int fds[2]);
 
 /* stdin.c */
 /* The command's end; 0, or -1 with errno. */
 int sbx_init_input_open(sbx_init_command_t *c, int *end);
+void sbx_init_input_take(sbx_init_command_t *c, int fd);
 /* What does not go at once stays in the call's buffer (input_left). */
 void sbx_init_input_frame(sbx_init_command_t *c, const uint8_t *data,
     size_t size);
 void sbx_init_input_close(sbx_init_command_t *c);
+/* Who waits for the pipe is next. */
+void sbx_init_input_next(sbx_init_command_t *c);
+/* Its end: after what is still to be written. */
+void sbx_init_input_eof(sbx_init_command_t *c);
+
+/* process.c: what is known of a command, also when it has ended */
+/* -1: no memory. */
+int sbx_init_process_new(sbx_init_command_t *c);
+void sbx_init_process_started(sbx_init_command_t *c);
+/* c->exit is its result, if it has been started. */
+void sbx_init_process_ended(sbx_init_command_t *c);
+/* From now on its output is kept. */
+void sbx_init_process_ring(sbx_init_command_t *c);
+
+/* process_call.c */
+void sbx_init_call_task(const sbx_task_t *task, int fd);
+void sbx_init_call_tick(uint64_t now);
+int sbx_init_process_check(const sbx_f_process_t *ask, sbx_error_t *e);
+
+/* tty.c */
+/* Both ends; 0, or -1 with errno. */
+int sbx_init_tty_open(sbx_init_command_t *c, int *end);
+int sbx_init_tty_resize(sbx_init_command_t *c, uint32_t rows, uint32_t cols);
+/* 1 if there is output that has not been read. */
+int sbx_init_tty_pending(int fd);
+/* The character that ends the input; 0: none. */
+uint8_t sbx_init_tty_eof(int fd);
 
 /* usage.c */
 void sbx_init_usage(sbx_init_command_t *c, sbx_f_exit_t *x);
@@ -345,6 +410,7 @@ struct sbx_init_launch_s {
     uid_t                 uid;
     gid_t                 gid;
     int                   stdio[3];    /* [0] -1: /dev/null */
+    int                   tty;         /* they are a terminal */
     const int            *attach;
     unsigned              nattach;
     unsigned              core;        /* of attach: spared when entered */
@@ -403,6 +469,8 @@ void sbx_init_file_cut(void);
 void sbx_init_file_tick(uint64_t now);
 /* 1 while a download is open. */
 int sbx_init_file_cutting(void);
+/* Calls that are being served. */
+unsigned sbx_init_file_calls(void);
 
 
 #endif

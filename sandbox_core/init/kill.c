@@ -26,12 +26,12 @@ typedef struct {
     pid_t   group;
     pid_t   session;
     int     marked;
-} sbx_init_process_t;
+} sbx_init_seen_t;
 
 
-static unsigned sbx_init_kill_list(sbx_init_process_t *list);
+static unsigned sbx_init_kill_list(sbx_init_seen_t *list);
 static int sbx_init_kill_stat(int proc, const char *name,
-    sbx_init_process_t *process);
+    sbx_init_seen_t *process);
 static int sbx_init_kill_walk(pid_t leader, int sig);
 
 
@@ -74,8 +74,8 @@ sbx_init_kill_walk(pid_t leader, int sig)
 {
     int                        found, more;
     unsigned                   i, k, n;
-    sbx_init_process_t        *p;
-    static sbx_init_process_t  list[SBX_INIT_WALK_MAX];
+    sbx_init_seen_t        *p;
+    static sbx_init_seen_t  list[SBX_INIT_WALK_MAX];
 
     n = sbx_init_kill_list(list);
     found = 0;
@@ -112,7 +112,7 @@ sbx_init_kill_walk(pid_t leader, int sig)
 
 
 static unsigned
-sbx_init_kill_list(sbx_init_process_t *list)
+sbx_init_kill_list(sbx_init_seen_t *list)
 {
     DIR            *dir;
     unsigned        n;
@@ -147,7 +147,7 @@ sbx_init_kill_list(sbx_init_process_t *list)
 /* "pid (name) state parent group session": the name may hold anything. */
 
 static int
-sbx_init_kill_stat(int proc, const char *name, sbx_init_process_t *process)
+sbx_init_kill_stat(int proc, const char *name, sbx_init_seen_t *process)
 {
     char         path[64], buf[512], state;
     const char  *p;

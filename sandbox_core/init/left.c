@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 
 
 #define SBX_INIT_LEFT_IDLE   5000000     /* us between looks that nothing
@@ -37,6 +38,10 @@ typedef enum {
 
 typedef struct {
     unsigned             used:1;
+    unsigned             cancelled:1;
+    int                  procs;        /* the list of its processes, or -1 */
+    sbx_f_state_t        state;        /* of the command */
+    char                 tag[SBX_TAG_MAX];
     int                  fds[SBX_INIT_LEFT_MAX];
     sbx_init_source_t    oom;
     unsigned             looks;
@@ -73,8 +78,7 @@ sbx_init_left_take(const sbx_init_command_t *c)
         [SBX_INIT_LEFT_CPU_MAX] = SBX_INIT_FD_CPU_MAX
     };
 
-    if ((c->exec.cpu_seconds == SBX_UNLIMITED && c->oom.fd == -1)
-        || c->fds[SBX_INIT_FD_KILL] == -1
+    if (c->fds[SBX_INIT_FD_KILL] == -1
         || sbx_init_usage_populated_of(c->fds[SBX_INIT_FD_POPULATED]) != 1)
     {
         return;
@@ -94,6 +98,12 @@ sbx_init_left_take(const sbx_init_command_t *c)
         left->fds[k] = fcntl(c->fds[from[k]], F_DUPFD_CLOEXEC, 0);
     }
 
+    left->procs = openat(c->fds[SBX_INIT_FD_DIR], "cgroup.procs",
+                         O_RDONLY|O_CLOEXEC);
+    memset(&left->state, 0, sizeof(left->state));
+    left->state.tag_len = (uint32_t) strnlen(c->exec.tag, SBX_TAG_MAX);
+    memcpy(left->tag, c->exec.tag, left->state.tag_len);
+    left->cancelled = 0;
     left->oom.fd = c->oom.fd == -1 ? -1
                                    : fcntl(c->oom.fd, F_DUPFD_CLOEXEC, 0);
     left->oom.events = 0;
@@ -206,6 +216,12 @@ sbx_init_left_look(sbx_init_left_t *left, uint64_t now)
 
     left->due = sbx_init_left_cpu(left, now);
 
+    if (left->cancelled) {
+        sbx_init_left_kill(left);
+        left->due = now + SBX_INIT_LEFT_LOOK;
+        return;
+    }
+
     if (left->oom.fd == -1) {
         return;
     }
@@ -246,6 +262,55 @@ sbx_init_left_cpu(sbx_init_left_t *left, uint64_t now)
 }
 
 
+void
+sbx_init_left_cancel(void)
+{
+    unsigned  i;
+
+    for (i = 0; i < sbx_init_lefts_end; i++) {
+        if (sbx_init_lefts[i].used) {
+            sbx_init_lefts[i].cancelled = 1;
+            sbx_init_lefts[i].due = 0;
+        }
+    }
+
+    sbx_init_left_due = 0;
+    sbx_init_loop_wake(0);
+}
+
+
+int
+sbx_init_left_cancelling(void)
+{
+    unsigned  i;
+
+    for (i = 0; i < sbx_init_lefts_end; i++) {
+        if (sbx_init_lefts[i].used && sbx_init_lefts[i].cancelled) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+const sbx_f_state_t *
+sbx_init_left_group(unsigned i, int *procs, const char **tag)
+{
+    sbx_init_left_t  *left;
+
+    if (i >= sbx_init_lefts_end || !sbx_init_lefts[i].used) {
+        return NULL;
+    }
+
+    left = &sbx_init_lefts[i];
+    *procs = left->procs;
+    *tag = left->tag;
+
+    return &left->state;
+}
+
+
 static void
 sbx_init_left_kill(const sbx_init_left_t *left)
 {
@@ -260,6 +325,10 @@ sbx_init_left_free(sbx_init_left_t *left)
     unsigned  i;
 
     sbx_init_source_close(&left->oom);
+
+    if (left->procs != -1) {
+        (void) close(left->procs);
+    }
 
     for (i = 0; i < SBX_INIT_LEFT_MAX; i++) {
         if (left->fds[i] != -1) {

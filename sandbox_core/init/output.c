@@ -6,13 +6,18 @@
  * the rest of its output; a pipe that others still hold is then kept open
  * and emptied for as long as they do, or they would die of SIGPIPE.
  *
+ * In the background, and as soon as somebody is attached, what is read goes
+ * to rings.  While somebody is attached who has yet to read what is kept,
+ * the pipe is read no further than there is room; while nobody is, the
+ * command never waits.
+ *
  * Nobody's limit pays for the time that init spends so.  What is dropped is
  * therefore taken in large pieces out of a large pipe, with a pause after
  * each, and so is what is written in crumbs; the number of pieces in any
  * moment is bounded, over all pipes.
  */
 
-#include "init.h"
+#include "init_process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,6 +32,9 @@
 #define SBX_INIT_PIECES      8               /* pipes read after a pause */
 #define SBX_INIT_CRUMB       8192            /* bytes */
 #define SBX_INIT_CRUMBS      1000            /* us between them */
+#define SBX_INIT_STORE       262144          /* bytes in one piece, kept */
+#define SBX_INIT_TTY_LAST    131072          /* more than a terminal holds */
+#define SBX_INIT_TTY_AGAIN   50000           /* us: nobody has it open now */
 
 
 static void sbx_init_output_event(sbx_init_source_t *source,
@@ -36,7 +44,13 @@ static void sbx_init_output_took(sbx_init_command_t *c,
 static ssize_t sbx_init_output_drop(int fd, uint64_t most);
 static void sbx_init_output_later(uint64_t at);
 static ssize_t sbx_init_output_forward(sbx_init_command_t *c,
-    sbx_init_stream_t *stream, uint64_t most);
+    sbx_init_stream_t *stream, sbx_init_ring_t *ring, uint64_t most);
+static sbx_init_ring_t *sbx_init_output_ring(sbx_init_command_t *c,
+    const sbx_init_stream_t *stream);
+static ssize_t sbx_init_output_store(int fd, sbx_init_ring_t *ring,
+    uint64_t most);
+static void sbx_init_output_read(sbx_init_command_t *c,
+    sbx_init_stream_t *stream, ssize_t n, int dropped);
 static void sbx_init_output_drain(int fd);
 static void sbx_init_output_drain_event(sbx_init_source_t *source,
     uint32_t events);
@@ -48,6 +62,7 @@ static uint64_t           sbx_init_drain_paused[SBX_INIT_DRAINS];
 static unsigned           sbx_init_drain_next;
 static unsigned           sbx_init_drain_turn;
 static uint64_t           sbx_init_output_due = SBX_INIT_NONE;
+static int                sbx_init_output_holding;
 
 
 int
@@ -96,9 +111,8 @@ sbx_init_pipe(const sbx_init_command_t *c, int ours, int fds[2])
 int
 sbx_init_output_open(sbx_init_command_t *c, int ends[2])
 {
-    int                 fds[2];
-    unsigned            i, n;
-    sbx_init_stream_t  *stream;
+    int       fds[2];
+    unsigned  i, n;
 
     n = (c->exec.flags & SBX_EXEC_MERGE) ? 1 : 2;
 
@@ -107,16 +121,22 @@ sbx_init_output_open(sbx_init_command_t *c, int ends[2])
             return -1;
         }
 
-        stream = &c->streams[i];
-        stream->command = c;
-        stream->type = i == 0 ? SBX_F_STDOUT : SBX_F_STDERR;
-        stream->source.fd = fds[0];
-        stream->source.handler = sbx_init_output_event;
-        stream->source.data = stream;
+        sbx_init_output_take(c, &c->streams[i], fds[0]);
         ends[i] = fds[1];
     }
 
     return 0;
+}
+
+
+void
+sbx_init_output_take(sbx_init_command_t *c, sbx_init_stream_t *stream, int fd)
+{
+    stream->command = c;
+    stream->type = stream == &c->streams[0] ? SBX_F_STDOUT : SBX_F_STDERR;
+    stream->source.fd = fd;
+    stream->source.handler = sbx_init_output_event;
+    stream->source.data = stream;
 }
 
 
@@ -127,7 +147,7 @@ sbx_init_output_watch(sbx_init_command_t *c)
     unsigned            i;
     sbx_init_stream_t  *stream;
 
-    ready = c->out == NULL && !c->starved
+    ready = (c->background || (c->out == NULL && !c->starved))
             && (c->state == SBX_INIT_RUNNING
                 || (c->state == SBX_INIT_OVER && c->settled));
 
@@ -135,7 +155,8 @@ sbx_init_output_watch(sbx_init_command_t *c)
         stream = &c->streams[i];
 
         sbx_init_source_set(&stream->source,
-                       ready && (c->state == SBX_INIT_RUNNING
+                       ready && !stream->held
+                       && (c->state == SBX_INIT_RUNNING
                                  ? stream->paused == 0 : stream->last != 0)
                        ? EPOLLIN : 0);
     }
@@ -148,6 +169,7 @@ sbx_init_output_event(sbx_init_source_t *source, uint32_t events)
     int                  dropped;
     ssize_t              n;
     uint64_t             most, cap;
+    sbx_init_ring_t     *ring;
     sbx_init_stream_t   *stream;
     sbx_init_command_t  *c;
 
@@ -155,46 +177,193 @@ sbx_init_output_event(sbx_init_source_t *source, uint32_t events)
 
     stream = source->data;
     c = stream->command;
+    ring = sbx_init_output_ring(c, stream);
 
     most = c->state == SBX_INIT_OVER ? stream->last : UINT64_MAX;
     cap = (c->exec.flags & SBX_EXEC_CAP) ? c->exec.max_output - stream->sent
                                          : UINT64_MAX;
 
-    dropped = c->call.fd == -1 || cap == 0;
+    if (ring != NULL) {
+        most = most < SBX_INIT_DROP ? most : SBX_INIT_DROP;
+        most = sbx_init_ring_room(ring, most);
 
-    if (dropped) {
-        n = sbx_init_output_drop(source->fd, most);
-
-        if (n > 0 && cap == 0) {
-            stream->truncated = 1;
+        if (most == 0) {
+            stream->held = 1;
+            sbx_init_output_holding = 1;
+            sbx_init_output_watch(c);
+            return;
         }
+    }
 
-    } else {
-        n = sbx_init_output_forward(c, stream, most < cap ? most : cap);
+    dropped = c->call.fd == -1 || c->background || cap == 0;
+
+    if (!dropped) {
+        n = sbx_init_output_forward(c, stream, ring, most < cap ? most : cap);
 
         if (n == -2) {
             sbx_init_exec_starve(c);
             sbx_init_output_watch(c);
             return;
         }
+
+    } else if (ring != NULL) {
+        n = sbx_init_output_store(source->fd, ring, most);
+        dropped = c->process->readers == 0;
+
+    } else {
+        n = sbx_init_output_drop(source->fd, most);
     }
+
+    if (n > 0 && cap == 0 && !c->background) {
+        stream->truncated = 1;
+    }
+
+    sbx_init_output_read(c, stream, n, dropped);
+}
+
+
+/* After a read: n as read() tells it. */
+
+static void
+sbx_init_output_read(sbx_init_command_t *c, sbx_init_stream_t *stream,
+    ssize_t n, int dropped)
+{
+    int  tty;
+
+    tty = (c->exec.flags & SBX_EXEC_TTY) != 0;
 
     if (n == -1 && (errno == EAGAIN || errno == EINTR)) {
-        return;
-    }
 
-    if (n <= 0) {
+        if (!tty || c->state != SBX_INIT_OVER) {
+            return;
+        }
+
+        n = 0;
+        stream->last = 0;
+
+    } else if (n == -1 && tty && c->state == SBX_INIT_RUNNING) {
+        /* it may be opened again */
+        stream->paused = sbx_now_us() + SBX_INIT_TTY_AGAIN;
+        sbx_init_output_later(stream->paused);
+        sbx_init_output_watch(c);
+        return;
+
+    } else if (n <= 0) {
         /* nobody has the other end any more */
-        sbx_init_source_close(source);
+        sbx_init_source_close(&stream->source);
         stream->last = 0;
         n = 0;
     }
 
     sbx_init_output_took(c, stream, (size_t) n, dropped);
+
+    if (tty && c->state == SBX_INIT_OVER
+        && !sbx_init_tty_pending(stream->source.fd))
+    {
+        stream->last = 0;
+    }
+
     sbx_init_output_watch(c);
+
+    if (c->process != NULL && c->process->readers != 0) {
+        sbx_init_process_feed(c->process);
+    }
 
     if (c->state == SBX_INIT_OVER) {
         sbx_init_command_step(c);
+    }
+}
+
+
+static sbx_init_ring_t *
+sbx_init_output_ring(sbx_init_command_t *c, const sbx_init_stream_t *stream)
+{
+    if (c->process == NULL || !c->process->ringed) {
+        return NULL;
+    }
+
+    return &c->process->rings[stream == &c->streams[0] ? 0 : 1];
+}
+
+
+/* All that it tells is what read() told last, or how much has come. */
+
+static ssize_t
+sbx_init_output_store(int fd, sbx_init_ring_t *ring, uint64_t most)
+{
+    size_t          size;
+    ssize_t         n, sum;
+    static uint8_t  scratch[65536];
+
+    for (sum = 0; sum < SBX_INIT_STORE && most != 0; sum += n) {
+        size = most < sizeof(scratch) ? (size_t) most : sizeof(scratch);
+        n = read(fd, scratch, size);
+
+        if (n <= 0) {
+            return sum != 0 ? sum : n;
+        }
+
+        sbx_init_ring_append(ring, scratch, (size_t) n);
+        most -= (uint64_t) n;
+
+        if ((size_t) n < size) {
+            return sum + n;
+        }
+    }
+
+    return sum;
+}
+
+
+void
+sbx_init_output_keep(sbx_init_command_t *c, sbx_init_stream_t *stream,
+    const uint8_t *data, size_t n)
+{
+    sbx_init_ring_t  *ring;
+
+    ring = sbx_init_output_ring(c, stream);
+
+    if (ring != NULL) {
+        sbx_init_ring_append(ring, data, n);
+    }
+}
+
+
+void
+sbx_init_output_kept(sbx_init_command_t *c)
+{
+    unsigned  i;
+
+    for (i = 0; i < 2 && c->background && c->process != NULL; i++) {
+        c->streams[i].truncated = c->process->rings[i].oldest != 0;
+    }
+}
+
+
+void
+sbx_init_output_room(void)
+{
+    unsigned             i, held;
+    sbx_init_command_t  *c;
+
+    if (!sbx_init_output_holding) {
+        return;
+    }
+
+    sbx_init_output_holding = 0;
+
+    for (c = sbx_init_command_each(NULL);
+         c != NULL;
+         c = sbx_init_command_each(c))
+    {
+        for (held = 0, i = 0; i < 2; i++) {
+            held |= c->streams[i].held;
+            c->streams[i].held = 0;
+        }
+
+        if (held) {
+            sbx_init_output_watch(c);
+        }
     }
 }
 
@@ -215,7 +384,7 @@ sbx_init_output_took(sbx_init_command_t *c, sbx_init_stream_t *stream,
     now = sbx_now_us();
 
     if (dropped) {
-        if (!stream->wide) {
+        if (!stream->wide && (c->exec.flags & SBX_EXEC_TTY) == 0) {
             /* fewer and larger pieces; refused, it is as good as it was */
             (void) fcntl(stream->source.fd, F_SETPIPE_SZ, SBX_INIT_DROP);
             stream->wide = 1;
@@ -331,7 +500,7 @@ sbx_init_output_drop(int fd, uint64_t most)
 
 static ssize_t
 sbx_init_output_forward(sbx_init_command_t *c, sbx_init_stream_t *stream,
-    uint64_t most)
+    sbx_init_ring_t *ring, uint64_t most)
 {
     ssize_t   n;
     uint8_t  *buffer;
@@ -355,6 +524,10 @@ sbx_init_output_forward(sbx_init_command_t *c, sbx_init_stream_t *stream,
 
     stream->sent += (uint64_t) n;
 
+    if (ring != NULL) {
+        sbx_init_ring_append(ring, buffer + sizeof(sbx_frame_t), (size_t) n);
+    }
+
     sbx_init_exec_push(c, buffer,
                        sbx_wire_header(buffer, stream->type, (size_t) n)
                        + (size_t) n);
@@ -375,7 +548,12 @@ sbx_init_output_last(sbx_init_command_t *c)
         stream->last = 0;
         n = 0;
 
-        if (stream->source.fd != -1
+        if (c->exec.flags & SBX_EXEC_TTY) {
+            if (sbx_init_tty_pending(stream->source.fd)) {
+                stream->last = SBX_INIT_TTY_LAST;
+            }
+
+        } else if (stream->source.fd != -1
             && ioctl(stream->source.fd, FIONREAD, &n) == 0 && n > 0)
         {
             stream->last = (uint64_t) n;
@@ -402,6 +580,12 @@ sbx_init_output_close(sbx_init_command_t *c)
         fd = sbx_init_source_take(&c->streams[i].source);
 
         if (fd == -1) {
+            continue;
+        }
+
+        if (c->exec.flags & SBX_EXEC_TTY) {
+            /* those that are left hear it as the end of a terminal */
+            (void) close(fd);
             continue;
         }
 

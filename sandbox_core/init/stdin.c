@@ -5,7 +5,7 @@
  * the same.  What a command no longer reads is dropped.
  */
 
-#include "init.h"
+#include "init_process.h"
 
 #include <errno.h>
 
@@ -24,11 +24,18 @@ sbx_init_input_open(sbx_init_command_t *c, int *end)
     }
 
     *end = fds[0];
-    c->input.fd = fds[1];
-    c->input.handler = sbx_init_input_event;
-    c->input.data = c;
+    sbx_init_input_take(c, fds[1]);
 
     return 0;
+}
+
+
+void
+sbx_init_input_take(sbx_init_command_t *c, int fd)
+{
+    c->input.fd = fd;
+    c->input.handler = sbx_init_input_event;
+    c->input.data = c;
 }
 
 
@@ -37,18 +44,76 @@ sbx_init_input_frame(sbx_init_command_t *c, const uint8_t *data, size_t size)
 {
     if (size == 0) {
         c->input_end = 1;
-        sbx_init_source_close(&c->input);
+
+        if ((c->exec.flags & SBX_EXEC_STDIN_OPEN) == 0) {
+            sbx_init_input_eof(c);
+        }
+
         return;
     }
 
-    if (c->input.fd == -1 || c->input_end) {
+    if (c->input.fd == -1 || c->input_eof) {
         return;
     }
 
     c->input_data = data;
     c->input_left = size;
 
-    sbx_init_input_write(c);
+    if (c->writer == NULL) {
+        sbx_init_input_write(c);
+    }
+}
+
+
+void
+sbx_init_input_eof(sbx_init_command_t *c)
+{
+    if (c->input.fd != -1) {
+        c->input_eof = 1;
+        sbx_init_input_next(c);
+    }
+}
+
+
+void
+sbx_init_input_next(sbx_init_command_t *c)
+{
+    ssize_t  n;
+    uint8_t  last;
+
+    if (c->input.fd == -1) {
+        return;
+    }
+
+    if (c->input_left == 0) {
+        sbx_init_process_input(c);
+    }
+
+    if (c->input.fd == -1 || c->input_left != 0 || c->writer != NULL) {
+        sbx_init_source_set(&c->input, c->input.fd != -1 ? EPOLLOUT : 0);
+        return;
+    }
+
+    sbx_init_source_set(&c->input, 0);
+
+    if (!c->input_eof) {
+        return;
+    }
+
+    last = (c->exec.flags & SBX_EXEC_TTY) ? sbx_init_tty_eof(c->input.fd)
+                                          : 0;
+
+    if (last != 0) {
+        /* its terminal stays; what reads from it is told */
+        n = write(c->input.fd, &last, 1);
+
+        if (n == 0 || (n == -1 && (errno == EAGAIN || errno == EINTR))) {
+            sbx_init_source_set(&c->input, EPOLLOUT);
+            return;
+        }
+    }
+
+    sbx_init_input_close(c);
 }
 
 
@@ -92,9 +157,17 @@ sbx_init_input_event(sbx_init_source_t *source, uint32_t events)
 
     c = source->data;
 
-    sbx_init_input_write(c);
+    if (c->writer == NULL && c->input_left != 0) {
+        sbx_init_input_write(c);
+    }
 
-    if (c->input_left == 0) {
+    sbx_init_input_next(c);
+
+    if (c->input_left != 0 && c->writer == NULL && c->input.fd != -1) {
+        sbx_init_input_write(c);
+    }
+
+    if (c->input_left == 0 && c->call.fd != -1) {
         sbx_init_exec_resume(c);
     }
 }
@@ -104,5 +177,7 @@ void
 sbx_init_input_close(sbx_init_command_t *c)
 {
     c->input_left = 0;
+    c->input_eof = 0;
     sbx_init_source_close(&c->input);
+    sbx_init_process_input_closed(c);
 }

@@ -204,6 +204,9 @@ sbx_json_scalar(sbx_json_parser_t *p, const sbx_json_scalar_t *s)
         sbx_json_copy(p, elt, s->s, s->len);
         return 1;
 
+    case SBX_JSON_IN_OBJECTS:
+        return sbx_json_fail(p, "must be an object");
+
     case SBX_JSON_IN_SKIPPED_LIST:
         frame->nelts++;
         return 1;
@@ -272,6 +275,40 @@ sbx_json_enter_object(sbx_json_parser_t *p, const sbx_json_field_t *field,
 }
 
 
+/* The next element; it is counted when it closes. */
+
+static int
+sbx_json_enter_element(sbx_json_parser_t *p, sbx_json_frame_t *frame)
+{
+    void                    *element;
+    sbx_json_frame_t        *inner;
+    const sbx_json_field_t  *field;
+
+    if (!sbx_json_room(p, frame, "elements")) {
+        return 0;
+    }
+
+    field = frame->filled;
+    element = sbx_json_push(p, frame, field->size);
+    frame->nelts--;
+
+    if (field->element != NULL) {
+        memcpy(element, field->element, field->size);
+    }
+
+    inner = sbx_json_enter(p, SBX_JSON_IN_FIELDS);
+
+    if (inner == NULL) {
+        return 0;
+    }
+
+    inner->fields = field->fields;
+    inner->target = element;
+
+    return 1;
+}
+
+
 static int
 sbx_json_open(sbx_json_parser_t *p, unsigned array)
 {
@@ -287,6 +324,10 @@ sbx_json_open(sbx_json_parser_t *p, unsigned array)
     case SBX_JSON_IN_MAP:
     case SBX_JSON_IN_LIST:
         return sbx_json_fail(p, "must be a string");
+
+    case SBX_JSON_IN_OBJECTS:
+        return array ? sbx_json_fail(p, "must be an object")
+                     : sbx_json_enter_element(p, frame);
 
     case SBX_JSON_IN_SKIPPED:
     case SBX_JSON_IN_SKIPPED_LIST:
@@ -313,7 +354,8 @@ sbx_json_open(sbx_json_parser_t *p, unsigned array)
     }
 
     in = (field->type == SBX_JSON_ANY) ? SBX_JSON_IN_SKIPPED_LIST
-                                       : SBX_JSON_IN_LIST;
+         : (field->type == SBX_JSON_OBJECTS) ? SBX_JSON_IN_OBJECTS
+         : SBX_JSON_IN_LIST;
     inner = sbx_json_enter(p, in);
 
     if (inner == NULL) {
@@ -453,7 +495,9 @@ sbx_json_leave(sbx_json_parser_t *p)
     if (p->depth != 0) {
         frame = &p->frames[p->depth - 1];
 
-        if (frame->in == SBX_JSON_IN_SKIPPED_LIST) {
+        if (frame->in == SBX_JSON_IN_SKIPPED_LIST
+            || frame->in == SBX_JSON_IN_OBJECTS)
+        {
             frame->nelts++;
         }
     }
@@ -668,6 +712,7 @@ sbx_json_on_end_array(void *ctx)
     sbx_json_frame_t   *frame;
     sbx_json_parser_t  *p;
     sbx_json_command_t *command;
+    sbx_json_objects_t *objects;
 
     p = ctx;
     frame = &p->frames[p->depth - 1];
@@ -680,6 +725,13 @@ sbx_json_on_end_array(void *ctx)
     list.nelts = frame->nelts;
 
     (void) sbx_json_leave(p);
+
+    if (frame->filled->type == SBX_JSON_OBJECTS) {
+        objects = frame->value;
+        objects->elts = list.elts;
+        objects->nelts = list.nelts;
+        return 1;
+    }
 
     if (frame->filled->type != SBX_JSON_COMMAND) {
         *(sbx_json_list_t *) frame->value = list;

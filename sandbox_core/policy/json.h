@@ -49,6 +49,8 @@ typedef enum {
     SBX_JSON_OBJECT,              /* .fields, into offset */
     SBX_JSON_COMMAND,             /* sbx_json_command_t: string or array */
     SBX_JSON_NETWORK,             /* sbx_json_network_t: bool or object */
+    SBX_JSON_OBJECTS,             /* sbx_json_objects_t: array of objects, each
+                                     by .fields; max: elements */
     SBX_JSON_ANY                  /* accepted and skipped */
 } sbx_json_type_t;
 
@@ -57,6 +59,11 @@ typedef struct {
     sbx_json_str_t   shell;       /* is_array 0 */
     sbx_json_list_t  argv;        /* is_array 1, at least one element */
 } sbx_json_command_t;
+
+typedef struct {
+    void            *elts;        /* .size bytes each */
+    size_t           nelts;
+} sbx_json_objects_t;
 
 typedef enum { SBX_NETWORK_NONE, SBX_NETWORK_ALL, SBX_NETWORK_LISTS }
     sbx_json_network_mode_t;
@@ -79,7 +86,9 @@ struct sbx_json_field_s {
     uint64_t                 max;
     const char              *limit;       /* LIMIT: JSON name in the table of
                                              limits */
-    const sbx_json_field_t  *fields;      /* OBJECT */
+    const sbx_json_field_t  *fields;      /* OBJECT, OBJECTS */
+    const void              *element;     /* OBJECTS: an element's defaults */
+    size_t                   size;        /* OBJECTS: of it */
     size_t                   seen;        /* offset of a uint32_t that becomes
                                              1 when the field is there; 0:
                                              none (put one at no offset 0) */

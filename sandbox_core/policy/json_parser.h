@@ -37,6 +37,7 @@ typedef enum {
     SBX_JSON_IN_FIELDS,       /* an object with a table */
     SBX_JSON_IN_MAP,          /* an object of free keys */
     SBX_JSON_IN_LIST,         /* an array of strings */
+    SBX_JSON_IN_OBJECTS,      /* an array of objects with a table */
     SBX_JSON_IN_SKIPPED,      /* an object that nobody looks at */
     SBX_JSON_IN_SKIPPED_LIST
 } sbx_json_in_t;

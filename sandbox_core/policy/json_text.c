@@ -66,6 +66,7 @@ sbx_json_pointer(const sbx_json_parser_t *p, char *buf, size_t size)
         frame = &p->frames[i];
 
         if (frame->in == SBX_JSON_IN_LIST
+            || frame->in == SBX_JSON_IN_OBJECTS
             || frame->in == SBX_JSON_IN_SKIPPED_LIST)
         {
             (void) snprintf(index, sizeof(index), "%zu", frame->nelts);

@@ -34,6 +34,7 @@ const sbx_json_type_row_t  sbx_json_types[] = {
                            sbx_json_bind_command, 1, 0 },
     [SBX_JSON_NETWORK] = { "must be true, false or an object",
                            sbx_json_bind_network, 0, 1 },
+    [SBX_JSON_OBJECTS] = { "must be an array of objects", NULL, 1, 0 },
     [SBX_JSON_ANY]     = { "", sbx_json_bind_any, 1, 1 }
 };
 

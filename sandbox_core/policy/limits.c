@@ -26,50 +26,53 @@ static int sbx_limit_settle_one(const sbx_limit_t *limit, uint64_t *value,
 
 /*
  *  name, json, unit, offset,
- *  min, max, fallback, cap, in_manifest, in_exec, unlimited_ok
+ *  min, max, fallback, cap, in_manifest, in_exec, unlimited_ok, max_only
  */
 
 const sbx_limit_t  sbx_limit_table[] = {
 
     { "memory", "memory", SBX_UNIT_BYTES, FIELD(memory),
-      16 * MB, 64 * TB, 512 * MB, 4 * GB, 1, 1, 0 },
+      16 * MB, 64 * TB, 512 * MB, 4 * GB, 1, 1, 0, 0 },
 
     { "cpus", "cpus", SBX_UNIT_MILLI, FIELD(cpus),
-      10, 4096 * 1000, 1000, 4000, 1, 1, 0 },
+      10, 4096 * 1000, 1000, 4000, 1, 1, 0, 0 },
 
     { "cpu_seconds", "cpu_seconds", SBX_UNIT_SECONDS, FIELD(cpu_seconds),
-      10, 365 * DAY, SBX_UNLIMITED, SBX_UNLIMITED, 1, 1, 1 },
+      10, 365 * DAY, SBX_UNLIMITED, SBX_UNLIMITED, 1, 1, 1, 0 },
 
     { "processes", "processes", SBX_UNIT_COUNT, FIELD(processes),
-      8, 4194304, 128, 4096, 1, 1, 0 },
+      8, 4194304, 128, 4096, 1, 1, 0, 0 },
 
     { "max_file_size", "max_file_size", SBX_UNIT_BYTES,
       FIELD(max_file_size),
-      1, 64 * TB, SBX_UNSET, SBX_UNSET, 1, 1, 0 },
+      1, 64 * TB, SBX_UNSET, SBX_UNSET, 1, 1, 0, 0 },
 
     { "open_files", "open_files", SBX_UNIT_COUNT, FIELD(open_files),
-      16, 1048576, 1024, 65536, 1, 1, 0 },
+      16, 1048576, 1024, 65536, 1, 1, 0, 0 },
 
     { "stack", "stack", SBX_UNIT_BYTES, FIELD(stack),
-      64 * KB, 64 * GB, 8 * MB, 1 * GB, 1, 1, 0 },
+      64 * KB, 64 * GB, 8 * MB, 1 * GB, 1, 1, 0, 0 },
 
     { "disk", "disk", SBX_UNIT_BYTES, FIELD(disk),
-      1 * MB, 64 * TB, SBX_UNSET, 4 * GB, 1, 0, 0 },
+      1 * MB, 64 * TB, SBX_UNSET, 4 * GB, 1, 0, 0, 0 },
 
     { "inodes", "inodes", SBX_UNIT_COUNT, FIELD(inodes),
-      256, 1000000000, 100000, 1000000, 1, 0, 0 },
+      256, 1000000000, 100000, 1000000, 1, 0, 0, 0 },
 
     { "exec_timeout", "exec_timeout_s", SBX_UNIT_SECONDS,
       FIELD(exec_timeout),
-      1, 365 * DAY, 60 * SECOND, SBX_UNLIMITED, 1, 0, 1 },
+      1, 365 * DAY, 60 * SECOND, SBX_UNLIMITED, 1, 0, 1, 0 },
 
     { "max_output", "max_output_bytes", SBX_UNIT_BYTES, FIELD(max_output),
-      1, 1 * GB, 1 * MB, 64 * MB, 1, 0, 0 },
+      1, 1 * GB, 1 * MB, 64 * MB, 1, 0, 0, 0 },
 
     { "timeout", "timeout_s", SBX_UNIT_SECONDS, FIELD(timeout),
-      1, 365 * DAY, 300 * SECOND, DAY, 0, 0, 0 },
+      1, 365 * DAY, 300 * SECOND, DAY, 0, 0, 0, 0 },
 
-    { NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { "paused", "paused_s", SBX_UNIT_SECONDS, FIELD(paused),
+      1, 365 * DAY, DAY, DAY, 0, 0, 0, 1 },
+
+    { NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 };
 
 

@@ -100,6 +100,10 @@ static const sbx_wire_shape_t  sbx_wire_shapes[] = {
     { SBX_OP_DRAIN, sizeof(sbx_drain_t), sbx_wire_drain_strings },
     { SBX_OP_DESTROY_ALL, sizeof(sbx_destroy_all_t),
       sbx_wire_destroy_all_strings },
+    { SBX_OP_PATCH, sizeof(sbx_patch_t), sbx_wire_no_strings },
+    { SBX_OP_PAUSE, 0, sbx_wire_no_strings },
+    { SBX_OP_RESUME, 0, sbx_wire_no_strings },
+    { SBX_OP_END, sizeof(sbx_end_t), sbx_wire_no_strings },
     { SBX_OP_EXEC, sizeof(sbx_exec_limits_t), sbx_wire_no_strings },
     { SBX_OP_FILE, 0, sbx_wire_no_strings },
     { SBX_OP_PROCESS, 0, sbx_wire_no_strings },
@@ -219,6 +223,9 @@ sbx_wire_check_task(const void *buf, size_t n, sbx_error_t *e)
     case SBX_OP_CANCEL:
     case SBX_OP_CUT:
     case SBX_OP_TERMINATE:
+    case SBX_OP_FREEZE:
+    case SBX_OP_THAW:
+    case SBX_OP_BUSY:
         break;
 
     default:
@@ -299,6 +306,50 @@ sbx_wire_check_entry(const uint8_t *p, size_t n, sbx_f_entry_t *entry,
     *owner = *path + entry->path_len;
     *group = *owner + entry->owner_len;
     *target = *group + entry->group_len;
+
+    return 0;
+}
+
+
+int
+sbx_wire_check_state(const uint8_t *p, size_t n, sbx_f_state_t *state,
+    const char **cwd, const char **tag, const char **args)
+{
+    size_t    i;
+    uint32_t  ends;
+
+    if (n < sizeof(sbx_f_state_t)) {
+        return -1;
+    }
+
+    memcpy(state, p, sizeof(sbx_f_state_t));
+    p += sizeof(sbx_f_state_t);
+    n -= sizeof(sbx_f_state_t);
+
+    if (state->kind > SBX_KIND_CODE || state->user > SBX_USER_ROOT
+        || state->cwd_len >= SBX_PATH_MAX || state->tag_len > SBX_TAG_MAX
+        || state->args_len > SBX_FRAME_MAX
+        || n != (size_t) state->cwd_len + state->tag_len + state->args_len)
+    {
+        return -1;
+    }
+
+    *cwd = (const char *) p;
+    *tag = *cwd + state->cwd_len;
+    *args = *tag + state->tag_len;
+
+    if (memchr(*cwd, '\0', (size_t) state->cwd_len + state->tag_len) != NULL)
+    {
+        return -1;
+    }
+
+    for (ends = 0, i = 0; i < state->args_len; i++) {
+        ends += ((*args)[i] == '\0');
+    }
+
+    if (ends != state->argc || (i != 0 && (*args)[i - 1] != '\0')) {
+        return -1;
+    }
 
     return 0;
 }

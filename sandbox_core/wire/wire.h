@@ -72,6 +72,9 @@ int sbx_wire_check_file(const uint8_t *p, size_t n, sbx_f_file_t *file,
 int sbx_wire_check_entry(const uint8_t *p, size_t n, sbx_f_entry_t *entry,
     const char **path, const char **owner, const char **group,
     const char **target);
+/* args is state->argc strings, each with its NUL. */
+int sbx_wire_check_state(const uint8_t *p, size_t n, sbx_f_state_t *state,
+    const char **cwd, const char **tag, const char **args);
 
 /* 1 if s is a well-formed session id: ^i[a-z0-9]{20,40}$ within SBX_ID_MAX */
 int sbx_session_id_ok(const char *s, size_t len);

@@ -234,9 +234,87 @@ passing(void)
 }
 
 
+/* Fills in a STATE frame; returns its length. */
+
+static size_t
+state_frame(uint8_t *p, sbx_f_state_t *state, const char *strings, size_t n)
+{
+    memcpy(p, state, sizeof(sbx_f_state_t));
+    memcpy(p + sizeof(sbx_f_state_t), strings, n);
+
+    return sizeof(sbx_f_state_t) + n;
+}
+
+
+static int
+state_bad(sbx_f_state_t state, const char *strings, size_t n)
+{
+    uint8_t        p[512];
+    const char    *cwd, *tag, *args;
+    sbx_f_state_t  out;
+
+    n = state_frame(p, &state, strings, n);
+
+    return sbx_wire_check_state(p, n, &out, &cwd, &tag, &args) != 0;
+}
+
+
+static void
+states(void)
+{
+    size_t         n;
+    uint8_t        p[512];
+    const char    *cwd, *tag, *args;
+    sbx_f_state_t  state, out, bad;
+
+    static const char  text[] = "/srvblueecho\0\0x";
+
+    memset(&state, 0, sizeof(state));
+    state.pid = 7;
+    state.argc = 3;
+    state.cwd_len = 4;
+    state.tag_len = 4;
+    state.args_len = 8;
+
+    n = state_frame(p, &state, text, sizeof(text));
+
+    ok(sbx_wire_check_state(p, n, &out, &cwd, &tag, &args) == 0
+       && out.pid == 7 && memcmp(cwd, "/srv", 4) == 0
+       && memcmp(tag, "blue", 4) == 0 && strcmp(args, "echo") == 0
+       && memcmp(args + 5, "\0x", 3) == 0,
+       "a process: directory, tag, arguments");
+    ok(sbx_wire_check_state(p, n - 1, &out, &cwd, &tag, &args) != 0
+       && sbx_wire_check_state(p, sizeof(state) - 1, &out, &cwd, &tag, &args)
+          != 0,
+       "one that is cut short is refused");
+
+    bad = state;
+    bad.argc = 4;
+    ok(state_bad(bad, text, sizeof(text)), "an argument too few");
+    bad.argc = 2;
+    ok(state_bad(bad, text, sizeof(text)), "an argument too many");
+    bad = state;
+    bad.cwd_len = 0xfffffffe;
+    bad.args_len = 14;
+    ok(state_bad(bad, text, sizeof(text)), "a length that would wrap");
+    bad = state;
+    bad.kind = SBX_KIND_CODE + 1;
+    ok(state_bad(bad, text, sizeof(text)), "a kind that is none");
+    bad = state;
+    bad.cwd_len = 10;
+    bad.tag_len = 0;
+    bad.args_len = 6;
+    ok(state_bad(bad, "/srv\0lue  a\0b\0c", 16),
+       "a directory with a NUL in it");
+    ok(state_bad(state, "/srvbluee\0\0\0 x  ", 16),
+       "an argument without its NUL");
+}
+
+
 int
 main(void)
 {
+    states();
     decoding();
     calls();
     strings();

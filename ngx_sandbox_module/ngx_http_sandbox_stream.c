@@ -1,0 +1,719 @@
+/*
+ * Streams of events.  The text of what is being sent is in a pool of its
+ * own, which is emptied whenever all of it has gone; until then nothing more
+ * is read of the call that brings the events.
+ */
+
+#include "ngx_http_sandbox.h"
+
+
+/* milliseconds */
+#define NGX_HTTP_SANDBOX_STREAM_LOOK    1000      /* at this worker's end */
+#define NGX_HTTP_SANDBOX_STREAM_IDLE    10000     /* then a ping */
+
+#define NGX_HTTP_SANDBOX_STREAM_POOL    4096
+
+
+static ngx_int_t ngx_http_sandbox_stream_headers(
+    ngx_http_sandbox_stream_t *s);
+static ngx_int_t ngx_http_sandbox_stream_room(ngx_http_sandbox_stream_t *s);
+static ngx_int_t ngx_http_sandbox_stream_output(
+    ngx_http_sandbox_stream_t *s, ngx_chain_t *out);
+static ngx_uint_t ngx_http_sandbox_stream_behind(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sandbox_stream_wait(ngx_http_sandbox_stream_t *s);
+static void ngx_http_sandbox_stream_writer(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sandbox_stream_ping(ngx_http_sandbox_stream_t *s);
+static void ngx_http_sandbox_stream_timer(ngx_event_t *ev);
+static void ngx_http_sandbox_stream_over(ngx_http_sandbox_stream_t *s,
+    ngx_int_t rc);
+static void ngx_http_sandbox_stream_cleanup(void *data);
+
+
+static const struct {
+    ngx_str_t                    type;
+    ngx_http_sandbox_stream_e    form;
+} ngx_http_sandbox_stream_types[] = {
+    { ngx_string("application/x-ndjson"), NGX_HTTP_SANDBOX_STREAM_NDJSON },
+    { ngx_string("text/event-stream"), NGX_HTTP_SANDBOX_STREAM_SSE },
+    { ngx_string("application/json"), NGX_HTTP_SANDBOX_STREAM_NONE },
+    { ngx_string("application/*"), NGX_HTTP_SANDBOX_STREAM_NONE },
+    { ngx_string("*/*"), NGX_HTTP_SANDBOX_STREAM_NONE },
+    { ngx_null_string, NGX_HTTP_SANDBOX_STREAM_NONE }
+};
+
+
+/* ---- what is asked for -------------------------------------------------- */
+
+
+/* The weight of a range in thousandths, from its parameters. */
+
+static ngx_uint_t
+ngx_http_sandbox_stream_weight(const u_char *p, const u_char *end)
+{
+    ngx_uint_t  q, unit;
+
+    for ( /* void */ ; p < end; p++) {
+
+        if (end - p < 3 || *p != ';') {
+            continue;
+        }
+
+        do {
+            p++;
+        } while (p < end && (*p == ' ' || *p == '\t'));
+
+        if (end - p < 3 || (p[0] | 0x20) != 'q' || p[1] != '=') {
+            p--;
+            continue;
+        }
+
+        p += 2;
+        q = (*p == '1') ? 1000 : 0;
+
+        if (++p < end && *p == '.' && q == 0) {
+            for (unit = 100, p++;
+                 p < end && *p >= '0' && *p <= '9';
+                 p++, unit /= 10)
+            {
+                q += unit * (*p - '0');
+            }
+        }
+
+        return q;
+    }
+
+    return 1000;
+}
+
+
+/* One header's ranges; of equals the first counts. */
+
+static void
+ngx_http_sandbox_stream_ranges(const ngx_str_t *accept, ngx_uint_t *best,
+    ngx_http_sandbox_stream_e *form)
+{
+    size_t      len, i;
+    u_char     *p, *end, *stop;
+    ngx_uint_t  q;
+
+    p = accept->data;
+    end = p + accept->len;
+
+    for ( /* void */ ; p < end; p = stop + 1) {
+
+        while (p < end && (*p == ' ' || *p == '\t')) {
+            p++;
+        }
+
+        stop = ngx_strlchr(p, end, ',');
+
+        if (stop == NULL) {
+            stop = end;
+        }
+
+        for (len = 0; p + len < stop; len++) {
+            if (p[len] == ';' || p[len] == ' ' || p[len] == '\t') {
+                break;
+            }
+        }
+
+        for (i = 0; ngx_http_sandbox_stream_types[i].type.len != 0; i++) {
+            if (ngx_http_sandbox_stream_types[i].type.len != len
+                || ngx_strncasecmp(ngx_http_sandbox_stream_types[i].type.data,
+                                   p, len)
+                   != 0)
+            {
+                continue;
+            }
+
+            q = ngx_http_sandbox_stream_weight(p + len, stop);
+
+            if (q > *best) {
+                *best = q;
+                *form = ngx_http_sandbox_stream_types[i].form;
+            }
+        }
+    }
+}
+
+
+ngx_http_sandbox_stream_e
+ngx_http_sandbox_stream_asked(ngx_http_request_t *r)
+{
+    ngx_uint_t                 i, best;
+    ngx_list_part_t           *part;
+    ngx_table_elt_t           *header;
+    ngx_http_sandbox_stream_e  form;
+
+    best = 0;
+    form = NGX_HTTP_SANDBOX_STREAM_NONE;
+
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+        header = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+            if (header[i].key.len == sizeof("accept") - 1
+                && ngx_strncasecmp(header[i].key.data, (u_char *) "accept",
+                                   sizeof("accept") - 1)
+                   == 0)
+            {
+                ngx_http_sandbox_stream_ranges(&header[i].value, &best,
+                                               &form);
+            }
+        }
+    }
+
+    return form;
+}
+
+
+/* ---- a stream's life ---------------------------------------------------- */
+
+
+ngx_http_sandbox_stream_t *
+ngx_http_sandbox_stream_create(ngx_http_request_t *r,
+    ngx_http_sandbox_stream_e form)
+{
+    ngx_pool_cleanup_t         *cln;
+    ngx_http_sandbox_stream_t  *s;
+
+    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_sandbox_stream_t));
+
+    if (cln == NULL) {
+        return NULL;
+    }
+
+    s = cln->data;
+    ngx_memzero(s, sizeof(ngx_http_sandbox_stream_t));
+
+    cln->handler = ngx_http_sandbox_stream_cleanup;
+
+    s->request = r;
+    s->form = form;
+    s->ping = ngx_http_sandbox_stream_ping;
+
+    s->timer.handler = ngx_http_sandbox_stream_timer;
+    s->timer.data = s;
+    s->timer.log = r->connection->log;
+
+    return s;
+}
+
+
+ngx_int_t
+ngx_http_sandbox_stream_open(ngx_http_sandbox_stream_t *s)
+{
+    ngx_int_t            rc;
+    ngx_http_request_t  *r;
+
+    r = s->request;
+
+    if (s->form != NGX_HTTP_SANDBOX_STREAM_RAW
+        && ngx_http_sandbox_stream_headers(s) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_http_send_header(r);
+
+    if (rc == NGX_ERROR || rc > NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (r->header_only) {
+        return NGX_DONE;
+    }
+
+    r->write_event_handler = ngx_http_sandbox_stream_writer;
+    ngx_http_sandbox_ctx(r)->stream = s;
+
+    s->last = ngx_current_msec;
+    ngx_add_timer(&s->timer, NGX_HTTP_SANDBOX_STREAM_LOOK);
+
+    /* a client may wait for this before it does what brings an event */
+
+    rc = ngx_http_send_special(r, NGX_HTTP_FLUSH);
+
+    return (rc == NGX_ERROR || ngx_http_sandbox_stream_wait(s) == NGX_ERROR)
+           ? NGX_ERROR : NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_stream_headers(ngx_http_sandbox_stream_t *s)
+{
+    ngx_uint_t           i;
+    ngx_http_request_t  *r;
+
+    static struct {
+        const char   *name;
+        ngx_str_t     value;
+    } fixed[] = {
+        { "Cache-Control", ngx_string("no-store") },
+        { "X-Accel-Buffering", ngx_string("no") },
+        { "X-Content-Type-Options", ngx_string("nosniff") }
+    };
+
+    r = s->request;
+
+    for (i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++) {
+        if (ngx_http_sandbox_add_header(r, fixed[i].name, &fixed[i].value)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    for (i = 0; ngx_http_sandbox_stream_types[i].form != s->form; i++) {
+        /* void */
+    }
+
+    r->headers_out.status = NGX_HTTP_OK;
+    r->headers_out.status_line.len = 0;
+    r->headers_out.content_type = ngx_http_sandbox_stream_types[i].type;
+    r->headers_out.content_type_len = r->headers_out.content_type.len;
+    r->headers_out.content_type_lowcase = NULL;
+    ngx_http_clear_content_length(r);
+
+    r->disable_not_modified = 1;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_sandbox_stream_close(ngx_http_sandbox_stream_t *s)
+{
+    ngx_int_t  rc;
+
+    s->over = 1;
+
+    if (s->timer.timer_set) {
+        ngx_del_timer(&s->timer);
+    }
+
+    rc = ngx_http_send_special(s->request, NGX_HTTP_LAST);
+
+    /* what is still to be sent nginx sends by itself */
+
+    return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
+}
+
+
+/* The stream cannot go on; nothing of it may be touched after this. */
+
+static void
+ngx_http_sandbox_stream_over(ngx_http_sandbox_stream_t *s, ngx_int_t rc)
+{
+    ngx_connection_t    *c;
+    ngx_http_request_t  *r;
+
+    r = s->request;
+    c = r->connection;
+
+    s->over = 1;
+
+    if (s->timer.timer_set) {
+        ngx_del_timer(&s->timer);
+    }
+
+    ngx_http_sandbox_call_close(s->call);
+
+    ngx_http_finalize_request(r, rc);
+    ngx_http_run_posted_requests(c);
+}
+
+
+static void
+ngx_http_sandbox_stream_cleanup(void *data)
+{
+    ngx_http_sandbox_stream_t  *s = data;
+
+    s->over = 1;
+
+    if (s->timer.timer_set) {
+        ngx_del_timer(&s->timer);
+    }
+
+    if (s->pool != NULL) {
+        ngx_destroy_pool(s->pool);
+        s->pool = NULL;
+    }
+}
+
+
+/* ---- what goes ---------------------------------------------------------- */
+
+
+static ngx_int_t
+ngx_http_sandbox_stream_room(ngx_http_sandbox_stream_t *s)
+{
+    if (s->pool == NULL) {
+        s->pool = ngx_create_pool(NGX_HTTP_SANDBOX_STREAM_POOL,
+                                  s->request->connection->log);
+    }
+
+    return (s->pool == NULL) ? NGX_ERROR : NGX_OK;
+}
+
+
+ngx_http_sandbox_json_t *
+ngx_http_sandbox_stream_event(ngx_http_sandbox_stream_t *s, const char *type)
+{
+    ngx_http_sandbox_json_t  *j;
+
+    j = &s->json;
+
+    if (ngx_http_sandbox_stream_room(s) != NGX_OK) {
+
+        /* the writer does nothing, and the sender tells of it */
+
+        ngx_http_sandbox_json_init(j, NULL);
+        j->failed = 1;
+
+        return j;
+    }
+
+    ngx_http_sandbox_json_init(j, s->pool);
+
+    if (s->form == NGX_HTTP_SANDBOX_STREAM_SSE) {
+        ngx_http_sandbox_json_raw(j, "event: ");
+        ngx_http_sandbox_json_raw(j, type);
+        ngx_http_sandbox_json_raw(j, "\ndata: ");
+    }
+
+    ngx_http_sandbox_json_raw(j, "{\"type\":");
+    ngx_http_sandbox_json_cstring(j, type);
+
+    return j;
+}
+
+
+ngx_int_t
+ngx_http_sandbox_stream_send(ngx_http_sandbox_stream_t *s)
+{
+    ngx_http_sandbox_json_t  *j;
+
+    j = &s->json;
+
+    ngx_http_sandbox_json_raw(j, "}\n");
+
+    if (s->form == NGX_HTTP_SANDBOX_STREAM_SSE) {
+        ngx_http_sandbox_json_raw(j, "\n");
+    }
+
+    if (j->failed) {
+        return NGX_ERROR;
+    }
+
+    j->buf->flush = 1;
+
+    return ngx_http_sandbox_stream_output(s, j->out);
+}
+
+
+ngx_int_t
+ngx_http_sandbox_stream_bytes(ngx_http_sandbox_stream_t *s,
+    const void *head, size_t head_len, const void *data, size_t len)
+{
+    ngx_buf_t    *b;
+    ngx_chain_t  *out;
+
+    if (head_len + len == 0) {
+        return NGX_OK;
+    }
+
+    if (ngx_http_sandbox_stream_room(s) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    b = ngx_create_temp_buf(s->pool, head_len + len);
+    out = ngx_alloc_chain_link(s->pool);
+
+    if (b == NULL || out == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (head_len != 0) {
+        b->last = ngx_cpymem(b->last, head, head_len);
+    }
+
+    if (len != 0) {
+        b->last = ngx_cpymem(b->last, data, len);
+    }
+
+    b->flush = 1;
+    out->buf = b;
+    out->next = NULL;
+
+    return ngx_http_sandbox_stream_output(s, out);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_stream_output(ngx_http_sandbox_stream_t *s, ngx_chain_t *out)
+{
+    s->last = ngx_current_msec;
+
+    if (ngx_http_output_filter(s->request, out) == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_sandbox_stream_wait(s);
+}
+
+
+static ngx_uint_t
+ngx_http_sandbox_stream_behind(ngx_http_request_t *r)
+{
+    return r->out != NULL || r->buffered || r->postponed != NULL
+           || r->connection->buffered;
+}
+
+
+/* NGX_OK: all has gone; NGX_AGAIN: the writer is told when. */
+
+static ngx_int_t
+ngx_http_sandbox_stream_wait(ngx_http_sandbox_stream_t *s)
+{
+    ngx_event_t               *wev;
+    ngx_http_request_t        *r;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    r = s->request;
+    wev = r->connection->write;
+
+    if (r->connection->error) {
+        return NGX_ERROR;
+    }
+
+    if (!ngx_http_sandbox_stream_behind(r)) {
+
+        if (wev->timer_set && !wev->delayed) {
+            ngx_del_timer(wev);
+        }
+
+        if (s->pool != NULL) {
+            ngx_reset_pool(s->pool);
+        }
+
+        return NGX_OK;
+    }
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    if (!wev->delayed) {
+        ngx_add_timer(wev, clcf->send_timeout);
+    }
+
+    if (ngx_handle_write_event(wev, clcf->send_lowat) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return NGX_AGAIN;
+}
+
+
+static void
+ngx_http_sandbox_stream_writer(ngx_http_request_t *r)
+{
+    ngx_event_t                *wev;
+    ngx_http_sandbox_stream_t  *s;
+
+    wev = r->connection->write;
+    s = ngx_http_sandbox_ctx(r)->stream;
+
+    if (wev->timedout) {
+        ngx_log_error(NGX_LOG_INFO, r->connection->log, NGX_ETIMEDOUT,
+                      "client takes no more of a stream");
+
+        r->connection->timedout = 1;
+        ngx_http_sandbox_stream_over(s, NGX_HTTP_REQUEST_TIME_OUT);
+
+        return;
+    }
+
+    if (!ngx_http_sandbox_stream_behind(r)) {
+        return;
+    }
+
+    if (wev->delayed) {
+        (void) ngx_http_sandbox_stream_wait(s);
+        return;
+    }
+
+    if (ngx_http_output_filter(r, NULL) == NGX_ERROR) {
+        ngx_http_sandbox_stream_over(s, NGX_ERROR);
+        return;
+    }
+
+    switch (ngx_http_sandbox_stream_wait(s)) {
+
+    case NGX_OK:
+        ngx_http_sandbox_call_resume(s->call);
+        return;
+
+    case NGX_AGAIN:
+        return;
+
+    default:
+        ngx_http_sandbox_stream_over(s, NGX_ERROR);
+    }
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_stream_ping(ngx_http_sandbox_stream_t *s)
+{
+    (void) ngx_http_sandbox_stream_event(s, "ping");
+
+    return ngx_http_sandbox_stream_send(s);
+}
+
+
+static void
+ngx_http_sandbox_stream_timer(ngx_event_t *ev)
+{
+    ngx_http_request_t         *r;
+    ngx_http_sandbox_stream_t  *s;
+
+    s = ev->data;
+    r = s->request;
+
+    if (s->over) {
+        return;
+    }
+
+    if (s->leaving != NULL && (ngx_exiting || ngx_terminate)) {
+        s->leaving(s);
+        return;
+    }
+
+    ngx_add_timer(&s->timer, NGX_HTTP_SANDBOX_STREAM_LOOK);
+
+    if (ngx_current_msec - s->last < NGX_HTTP_SANDBOX_STREAM_IDLE
+        || ngx_http_sandbox_stream_behind(r))
+    {
+        return;
+    }
+
+    /* a client that takes no ping is not served until it does */
+
+    switch (s->ping(s)) {
+
+    case NGX_OK:
+        return;
+
+    case NGX_AGAIN:
+        s->call->stopped = 1;
+        return;
+
+    default:
+        ngx_http_sandbox_stream_over(s, NGX_ERROR);
+    }
+}
+
+
+/* ---- text --------------------------------------------------------------- */
+
+
+/* How many bytes at the end may be the beginning of a character. */
+
+static size_t
+ngx_http_sandbox_text_tail(const u_char *p, size_t len)
+{
+    u_char  lead, low, high;
+    size_t  n, size;
+
+    for (n = 1; n <= 3 && n <= len; n++) {
+        lead = p[len - n];
+
+        if ((lead & 0xc0) == 0x80) {
+            continue;
+        }
+
+        if (lead < 0xc2 || lead > 0xf4) {
+            return 0;
+        }
+
+        size = (lead < 0xe0) ? 2 : (lead < 0xf0) ? 3 : 4;
+        low = (lead == 0xe0) ? 0xa0 : (lead == 0xf0) ? 0x90 : 0x80;
+        high = (lead == 0xed) ? 0x9f : (lead == 0xf4) ? 0x8f : 0xbf;
+
+        if (n >= size
+            || (n > 1 && (p[len - n + 1] < low || p[len - n + 1] > high)))
+        {
+            return 0;
+        }
+
+        return n;
+    }
+
+    return 0;
+}
+
+
+ngx_int_t
+ngx_http_sandbox_stream_text(ngx_http_sandbox_stream_t *s, const char *type,
+    ngx_http_sandbox_text_t *text, ngx_uint_t base64, const u_char *data,
+    size_t len, ngx_uint_t last)
+{
+    u_char                   *joined;
+    size_t                    tail;
+    uint64_t                  offset;
+    ngx_http_sandbox_json_t  *j;
+
+    offset = text->offset - text->tail_len;
+    text->offset += len;
+
+    if (text->tail_len != 0) {
+
+        if (ngx_http_sandbox_stream_room(s) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        joined = ngx_pnalloc(s->pool, text->tail_len + len);
+
+        if (joined == NULL) {
+            return NGX_ERROR;
+        }
+
+        ngx_memcpy(joined, text->tail, text->tail_len);
+
+        if (len != 0) {
+            ngx_memcpy(joined + text->tail_len, data, len);
+        }
+
+        data = joined;
+        len += text->tail_len;
+    }
+
+    tail = (base64 || last) ? 0 : ngx_http_sandbox_text_tail(data, len);
+    len -= tail;
+
+    if (tail != 0) {
+        ngx_memcpy(text->tail, data + len, tail);
+    }
+
+    text->tail_len = tail;
+
+    if (len == 0) {
+        return NGX_OK;
+    }
+
+    j = ngx_http_sandbox_stream_event(s, type);
+
+    ngx_http_sandbox_json_raw(j, ",\"data\":");
+
+    if (base64) {
+        ngx_http_sandbox_json_base64(j, data, len);
+
+    } else {
+        ngx_http_sandbox_json_string(j, data, len);
+    }
+
+    ngx_http_sandbox_json_raw(j, ",\"offset\":");
+    ngx_http_sandbox_json_int(j, (int64_t) offset);
+
+    return ngx_http_sandbox_stream_send(s);
+}

@@ -1,0 +1,187 @@
+/*
+ * Changing a session that there is: its time and metadata, pause and resume.
+ * All of them are answered with the session, once the broker has it on disk.
+ */
+
+#include "ngx_http_sandbox_v1_create.h"
+
+#include <sys/mman.h>
+
+
+typedef struct {
+    uint64_t          timeout;
+    uint32_t          pad;
+    uint32_t          timeout_seen;
+    uint32_t          metadata_seen;
+    sbx_json_map_t    metadata;
+} ngx_http_sandbox_v1_patch_t;
+
+
+static int ngx_http_sandbox_v1_patch_check(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_patch_t *body, sbx_patch_t *patch,
+    sbx_error_t *e);
+static int ngx_http_sandbox_v1_patch_blob(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_patch_t *body, sbx_patch_t *patch,
+    ngx_fd_t *blob, sbx_error_t *e);
+static ngx_int_t ngx_http_sandbox_v1_change(ngx_http_request_t *r,
+    sbx_op_t op, const sbx_patch_t *patch, ngx_fd_t blob);
+
+
+#define PATCH(field)  offsetof(ngx_http_sandbox_v1_patch_t, field)
+
+static const sbx_json_field_t  ngx_http_sandbox_v1_patch_fields[] = {
+
+    { .name = "timeout_s", .type = SBX_JSON_LIMIT, .limit = "timeout_s",
+      .offset = PATCH(timeout), .seen = PATCH(timeout_seen) },
+
+    { .name = "metadata", .type = SBX_JSON_MAP,
+      .max = NGX_HTTP_SANDBOX_V1_META_PAIRS,
+      .offset = PATCH(metadata), .seen = PATCH(metadata_seen) },
+
+    { .name = NULL }
+};
+
+
+ngx_int_t
+ngx_http_sandbox_v1_patch(ngx_http_request_t *r)
+{
+    sbx_error_t                  e;
+    sbx_patch_t                  patch;
+    sbx_auto_fd                  blob = -1;
+    ngx_http_sandbox_v1_patch_t  body;
+
+    ngx_memzero(&body, sizeof(body));
+    ngx_memzero(&patch, sizeof(patch));
+
+    if (ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_patch_fields, &body,
+                                 &e)
+        != 0
+        || ngx_http_sandbox_v1_patch_check(r, &body, &patch, &e) != 0
+        || ngx_http_sandbox_v1_patch_blob(r, &body, &patch, &blob, &e) != 0)
+    {
+        return ngx_http_sandbox_problem_core(r, &e);
+    }
+
+    return ngx_http_sandbox_v1_change(r, SBX_OP_PATCH, &patch,
+                                      sbx_steal_fd(&blob));
+}
+
+
+static int
+ngx_http_sandbox_v1_patch_check(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_patch_t *body, sbx_patch_t *patch,
+    sbx_error_t *e)
+{
+    sbx_error_t                    inner;
+    sbx_limits_t                   limits;
+    ngx_http_sandbox_main_conf_t  *smcf;
+
+    if (body->metadata_seen) {
+        patch->flags |= SBX_PATCH_META;
+    }
+
+    if (body->timeout_seen) {
+        smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
+
+        sbx_limits_clear(&limits);
+        limits.timeout = body->timeout;
+
+        if (sbx_limits_settle(&limits, &smcf->max, &smcf->max, &inner) != 0) {
+            return sbx_error(e, 0, inner.code, "/timeout_s: %s", inner.text);
+        }
+
+        patch->timeout = body->timeout;
+        patch->flags |= SBX_PATCH_TIMEOUT;
+    }
+
+    return ngx_http_sandbox_v1_metadata(&body->metadata, e);
+}
+
+
+static int
+ngx_http_sandbox_v1_patch_blob(ngx_http_request_t *r,
+    const ngx_http_sandbox_v1_patch_t *body, sbx_patch_t *patch,
+    ngx_fd_t *blob, sbx_error_t *e)
+{
+    sbx_auto_fd               fd = -1;
+    ngx_http_sandbox_json_t   j;
+
+    ngx_http_sandbox_json_init(&j, r->pool);
+    ngx_http_sandbox_v1_metadata_json(&j, &body->metadata);
+
+    if (j.failed) {
+        return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
+    }
+
+    if (j.size > SBX_META_MAX) {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "/metadata: takes %zu bytes as JSON, more than the "
+                         "%d that fit", (size_t) j.size, SBX_META_MAX);
+    }
+
+    if (j.size == 0) {
+        return 0;
+    }
+
+    fd = memfd_create("sandbox", MFD_CLOEXEC|MFD_ALLOW_SEALING);
+
+    if (fd == -1
+        || ngx_http_sandbox_v1_blob_write(fd, &j, NULL, 0, NULL, 0) != 0)
+    {
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, ngx_errno,
+                      "sandbox could not write the metadata of a session");
+        return sbx_error(e, ngx_errno, SBX_E_INTERNAL,
+                         "no memory file for metadata");
+    }
+
+    patch->meta_size = (uint32_t) j.size;
+    *blob = sbx_steal_fd(&fd);
+
+    return 0;
+}
+
+
+ngx_int_t
+ngx_http_sandbox_v1_pause(ngx_http_request_t *r)
+{
+    return ngx_http_sandbox_v1_change(r, SBX_OP_PAUSE, NULL,
+                                      NGX_INVALID_FILE);
+}
+
+
+ngx_int_t
+ngx_http_sandbox_v1_resume(ngx_http_request_t *r)
+{
+    return ngx_http_sandbox_v1_change(r, SBX_OP_RESUME, NULL,
+                                      NGX_INVALID_FILE);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_change(ngx_http_request_t *r, sbx_op_t op,
+    const sbx_patch_t *patch, ngx_fd_t blob)
+{
+    ngx_http_sandbox_call_t        *call;
+    ngx_http_sandbox_v1_session_t  *session;
+
+    session = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_v1_session_t));
+
+    if (session == NULL) {
+
+        if (blob != NGX_INVALID_FILE) {
+            (void) close(blob);
+        }
+
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    }
+
+    call = ngx_http_sandbox_v1_call(r, op, patch,
+                                    (patch == NULL) ? 0 : sizeof(sbx_patch_t),
+                                    blob, session);
+
+    if (call != NULL) {
+        call->frame = ngx_http_sandbox_v1_get_frame;
+    }
+
+    return ngx_http_sandbox_v1_start(r, call);
+}

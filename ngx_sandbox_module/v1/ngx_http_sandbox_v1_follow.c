@@ -1,0 +1,251 @@
+/*
+ * A command's output as a stream of events: of one that runs for this
+ * request, or of a process that is looked at.
+ */
+
+#include "ngx_http_sandbox_v1_exec.h"
+
+
+static ngx_int_t ngx_http_sandbox_v1_follow_open(
+    ngx_http_sandbox_call_t *call);
+static ngx_int_t ngx_http_sandbox_v1_follow_started(
+    ngx_http_sandbox_call_t *call, int32_t pid);
+static ngx_int_t ngx_http_sandbox_v1_follow_output(
+    ngx_http_sandbox_call_t *call, const sbx_f_output_t *output);
+static ngx_int_t ngx_http_sandbox_v1_follow_text(
+    ngx_http_sandbox_call_t *call, ngx_uint_t n, const u_char *data,
+    size_t len);
+static ngx_int_t ngx_http_sandbox_v1_follow_exit(
+    ngx_http_sandbox_call_t *call, const sbx_f_exit_t *end);
+static void ngx_http_sandbox_v1_follow_leaving(ngx_http_sandbox_stream_t *s);
+
+
+static const char *const  ngx_http_sandbox_v1_follow_types[] = {
+    "stdout", "stderr"
+};
+
+
+ngx_int_t
+ngx_http_sandbox_v1_exec_follow(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload)
+{
+    ngx_int_t        rc;
+    sbx_f_exit_t     end;
+    sbx_f_output_t   output;
+    sbx_f_started_t  started;
+
+    switch (frame->type) {
+
+    case SBX_F_STARTED:
+        ngx_memcpy(&started, payload, sizeof(sbx_f_started_t));
+        rc = ngx_http_sandbox_v1_follow_started(call, started.pid);
+        break;
+
+    case SBX_F_OUTPUT:
+        ngx_memcpy(&output, payload, sizeof(sbx_f_output_t));
+        rc = ngx_http_sandbox_v1_follow_output(call, &output);
+        break;
+
+    case SBX_F_STDOUT:
+    case SBX_F_STDERR:
+        rc = ngx_http_sandbox_v1_follow_text(call,
+                                             frame->type == SBX_F_STDERR,
+                                             payload, frame->length);
+        break;
+
+    case SBX_F_EXIT:
+        ngx_memcpy(&end, payload, sizeof(sbx_f_exit_t));
+        return ngx_http_sandbox_v1_follow_exit(call, &end);
+
+    default:
+        return NGX_DECLINED;
+    }
+
+    switch (rc) {
+
+    case NGX_ERROR:
+        return ngx_http_sandbox_v1_finish(call, NGX_ERROR);
+
+    case NGX_DONE:
+
+        /* the header was all that was asked for */
+
+        return ngx_http_sandbox_v1_finish(call, NGX_OK);
+
+    default:
+        return rc;
+    }
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_follow_open(ngx_http_sandbox_call_t *call)
+{
+    ngx_http_sandbox_v1_command_t  *command;
+
+    command = call->data;
+
+    if (call->request->header_sent) {
+        ngx_log_error(NGX_LOG_ERR, call->request->connection->log, 0,
+                      "sandbox began a stream twice");
+        return NGX_ERROR;
+    }
+
+    if (command->background) {
+        command->stream->leaving = ngx_http_sandbox_v1_follow_leaving;
+    }
+
+    return ngx_http_sandbox_stream_open(command->stream);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_follow_started(ngx_http_sandbox_call_t *call, int32_t pid)
+{
+    ngx_int_t                       rc;
+    ngx_http_sandbox_json_t        *j;
+    ngx_http_sandbox_v1_command_t  *command;
+
+    command = call->data;
+    command->pid = pid;
+
+    rc = ngx_http_sandbox_v1_follow_open(call);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    j = ngx_http_sandbox_stream_event(command->stream, "start");
+    ngx_http_sandbox_json_raw(j, ",\"pid\":");
+    ngx_http_sandbox_json_int(j, pid);
+
+    return ngx_http_sandbox_stream_send(command->stream);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_follow_output(ngx_http_sandbox_call_t *call,
+    const sbx_f_output_t *output)
+{
+    ngx_http_sandbox_v1_command_t  *command;
+
+    command = call->data;
+
+    command->text[0].offset = output->from[0];
+    command->text[1].offset = output->from[1];
+
+    return ngx_http_sandbox_v1_follow_open(call);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_follow_text(ngx_http_sandbox_call_t *call, ngx_uint_t n,
+    const u_char *data, size_t len)
+{
+    ngx_http_request_t             *r;
+    ngx_http_sandbox_v1_command_t  *command;
+
+    r = call->request;
+    command = call->data;
+
+    if (r->header_sent) {
+        return ngx_http_sandbox_stream_text(command->stream,
+                                       ngx_http_sandbox_v1_follow_types[n],
+                                       &command->text[n], command->base64,
+                                       data, len, 0);
+    }
+
+    /* why a command did not start comes before what tells its pid */
+
+    if (n == 0 || command->err.data != NULL || len == 0) {
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                      "sandbox sent output of nothing");
+        return NGX_ERROR;
+    }
+
+    command->err.data = ngx_pnalloc(r->pool, len);
+
+    if (command->err.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(command->err.data, data, len);
+    command->err.len = len;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_follow_exit(ngx_http_sandbox_call_t *call,
+    const sbx_f_exit_t *end)
+{
+    ngx_int_t                       rc;
+    ngx_uint_t                      n;
+    ngx_http_request_t             *r;
+    ngx_http_sandbox_json_t        *j;
+    ngx_http_sandbox_v1_command_t  *command;
+
+    r = call->request;
+    command = call->data;
+
+    if (ngx_http_sandbox_v1_exec_note(r, end) != NGX_OK) {
+        return ngx_http_sandbox_v1_broken(call, "an end that cannot be");
+    }
+
+    rc = r->header_sent ? NGX_OK
+                        : ngx_http_sandbox_v1_follow_started(call, end->pid);
+
+    for (n = 0; n < 2 && rc != NGX_ERROR && rc != NGX_DONE; n++) {
+        rc = ngx_http_sandbox_stream_text(command->stream,
+                                       ngx_http_sandbox_v1_follow_types[n],
+                                       &command->text[n], command->base64,
+                                       n ? command->err.data : NULL,
+                                       n ? command->err.len : 0, 1);
+    }
+
+    if (rc != NGX_ERROR && rc != NGX_DONE) {
+        j = ngx_http_sandbox_stream_event(command->stream, "exit");
+        ngx_http_sandbox_json_raw(j, ",\"pid\":");
+        ngx_http_sandbox_json_int(j, end->pid);
+        ngx_http_sandbox_json_raw(j, ",");
+        ngx_http_sandbox_v1_exec_members(j, end, NULL);
+
+        rc = ngx_http_sandbox_stream_send(command->stream);
+    }
+
+    if (rc == NGX_OK || rc == NGX_AGAIN) {
+        rc = ngx_http_sandbox_stream_close(command->stream);
+    }
+
+    return ngx_http_sandbox_v1_finish(call, (rc == NGX_DONE) ? NGX_OK : rc);
+}
+
+
+/* The process goes on, and so does its output, in another worker. */
+
+static void
+ngx_http_sandbox_v1_follow_leaving(ngx_http_sandbox_stream_t *s)
+{
+    ngx_int_t                       rc;
+    ngx_http_sandbox_json_t        *j;
+    ngx_http_sandbox_v1_command_t  *command;
+
+    command = s->data;
+
+    j = ngx_http_sandbox_stream_event(s, "resume");
+    ngx_http_sandbox_json_raw(j, ",\"stdout_from\":");
+    ngx_http_sandbox_json_int(j, (int64_t) (command->text[0].offset
+                                            - command->text[0].tail_len));
+    ngx_http_sandbox_json_raw(j, ",\"stderr_from\":");
+    ngx_http_sandbox_json_int(j, (int64_t) (command->text[1].offset
+                                            - command->text[1].tail_len));
+
+    rc = ngx_http_sandbox_stream_send(s);
+
+    if (rc != NGX_ERROR) {
+        rc = ngx_http_sandbox_stream_close(s);
+    }
+
+    (void) ngx_http_sandbox_v1_finish(s->call, rc);
+}

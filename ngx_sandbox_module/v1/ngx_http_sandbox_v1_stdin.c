@@ -1,0 +1,284 @@
+/*
+ * More for the standard input of a process.  The body is passed on as it
+ * comes; while the process does not read, neither is the client.
+ *
+ *   PROCESS -> READY -> STDIN ... STDIN(0) -> END
+ */
+
+#include "ngx_http_sandbox_v1_exec.h"
+
+
+#define NGX_HTTP_SANDBOX_V1_WINDOW    (256 * 1024)
+
+
+typedef struct {
+    ngx_http_request_t        *request;
+    ngx_http_sandbox_call_t   *call;
+    unsigned                   ready:1;
+    unsigned                   whole:1;       /* the last STDIN is queued */
+} ngx_http_sandbox_v1_stdin_t;
+
+
+static ngx_int_t ngx_http_sandbox_v1_stdin_frame(
+    ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
+    const u_char *payload, ngx_fd_t fd);
+static ngx_int_t ngx_http_sandbox_v1_stdin_begin(
+    ngx_http_sandbox_v1_stdin_t *in);
+static ngx_int_t ngx_http_sandbox_v1_stdin_pump(
+    ngx_http_sandbox_v1_stdin_t *in);
+static ngx_int_t ngx_http_sandbox_v1_stdin_take(
+    ngx_http_sandbox_v1_stdin_t *in);
+static ngx_int_t ngx_http_sandbox_v1_stdin_more(
+    ngx_http_sandbox_v1_stdin_t *in);
+static void ngx_http_sandbox_v1_stdin_nothing(ngx_http_request_t *r);
+static void ngx_http_sandbox_v1_stdin_read(ngx_http_request_t *r);
+static void ngx_http_sandbox_v1_stdin_writable(ngx_http_sandbox_call_t *call);
+
+
+ngx_int_t
+ngx_http_sandbox_v1_process_stdin(ngx_http_request_t *r)
+{
+    ngx_uint_t                    eof;
+    sbx_error_t                   e;
+    sbx_f_process_t               process;
+    ngx_http_sandbox_call_t      *call;
+    ngx_http_sandbox_v1_stdin_t  *in;
+
+    /* a refusal must not be preceded by "100 Continue" */
+
+    r->expect_tested = 1;
+
+    in = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_v1_stdin_t));
+
+    if (in == NULL) {
+        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    }
+
+    ngx_memzero(&process, sizeof(sbx_f_process_t));
+    process.verb = SBX_PROCESS_STDIN;
+    eof = 0;
+
+    if (ngx_http_sandbox_v1_process_pid(r, &process, &e) != 0
+        || ngx_http_sandbox_v1_flag(r, "eof", &eof, &e) != 0)
+    {
+        return ngx_http_sandbox_problem_core(r, &e);
+    }
+
+    process.flags = eof ? SBX_PROCESS_EOF : 0;
+
+    call = ngx_http_sandbox_v1_process_call(r, &process, in);
+
+    if (call != NULL) {
+        call->frame = ngx_http_sandbox_v1_stdin_frame;
+        call->writable = ngx_http_sandbox_v1_stdin_writable;
+
+        in->request = r;
+        in->call = call;
+        ngx_http_sandbox_ctx(r)->data = in;
+    }
+
+    return ngx_http_sandbox_v1_start(r, call);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_stdin_frame(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
+{
+    ngx_int_t                     rc;
+    ngx_http_sandbox_v1_stdin_t  *in;
+
+    in = call->data;
+
+    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    if (frame->type == SBX_F_READY && !in->ready) {
+        return ngx_http_sandbox_v1_stdin_begin(in);
+    }
+
+    if (frame->type == SBX_F_END && in->whole) {
+        return ngx_http_sandbox_v1_finish(call,
+                            ngx_http_sandbox_v1_no_content(call->request));
+    }
+
+    return ngx_http_sandbox_v1_broken(call, "a wrong frame for stdin");
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_stdin_begin(ngx_http_sandbox_v1_stdin_t *in)
+{
+    ngx_int_t            rc;
+    ngx_http_request_t  *r;
+
+    r = in->request;
+
+    in->ready = 1;
+
+    /* a process may leave its input alone for as long as it likes */
+
+    in->call->timeout = 0;
+
+    r->expect_tested = 0;
+    r->request_body_no_buffering = 1;
+
+    rc = ngx_http_read_client_request_body(r,
+                                           ngx_http_sandbox_v1_stdin_nothing);
+
+    if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
+        return ngx_http_sandbox_v1_finish(in->call, rc);
+    }
+
+    /* the reference that this took; the request has the router's */
+
+    r->main->count--;
+
+    return ngx_http_sandbox_v1_stdin_pump(in);
+}
+
+
+static void
+ngx_http_sandbox_v1_stdin_nothing(ngx_http_request_t *r)
+{
+    /* what has been read is taken by the pump, as all that follows */
+}
+
+
+/*
+ * Moves what can be moved.  NGX_OK, or NGX_DONE when the request is over and
+ * nothing of it may be touched.
+ */
+
+static ngx_int_t
+ngx_http_sandbox_v1_stdin_pump(ngx_http_sandbox_v1_stdin_t *in)
+{
+    ngx_int_t  rc;
+
+    for ( ;; ) {
+        rc = ngx_http_sandbox_v1_stdin_take(in);
+
+        if (rc != NGX_OK) {
+            return rc;
+        }
+
+        rc = ngx_http_sandbox_v1_stdin_more(in);
+
+        if (rc != NGX_AGAIN) {
+            return rc;
+        }
+    }
+}
+
+
+/* NGX_AGAIN: there is more to take. */
+
+static ngx_int_t
+ngx_http_sandbox_v1_stdin_more(ngx_http_sandbox_v1_stdin_t *in)
+{
+    ngx_int_t            rc;
+    ngx_http_request_t  *r;
+
+    r = in->request;
+
+    if (!r->reading_body) {
+        in->whole = 1;
+
+        if (ngx_http_sandbox_call_queue(in->call, SBX_F_STDIN, NULL, 0)
+            != NGX_OK)
+        {
+            return ngx_http_sandbox_v1_broken(in->call,
+                                              "more than memory holds");
+        }
+
+        ngx_http_sandbox_v1_watch(r);
+
+        return NGX_OK;
+    }
+
+    if (ngx_http_sandbox_call_queued(in->call) > NGX_HTTP_SANDBOX_V1_WINDOW) {
+
+        /* it is not the client who is late; but it may go away */
+
+        if (r->connection->read->timer_set) {
+            ngx_del_timer(r->connection->read);
+        }
+
+        ngx_http_sandbox_v1_watch(r);
+
+        return NGX_OK;
+    }
+
+    r->read_event_handler = ngx_http_sandbox_v1_stdin_read;
+
+    rc = ngx_http_read_unbuffered_request_body(r);
+
+    if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
+        return ngx_http_sandbox_v1_finish(in->call, rc);
+    }
+
+    return (rc == NGX_AGAIN && r->request_body->bufs == NULL) ? NGX_OK
+                                                              : NGX_AGAIN;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_stdin_take(ngx_http_sandbox_v1_stdin_t *in)
+{
+    size_t               size;
+    ngx_int_t            rc;
+    ngx_buf_t           *b;
+    ngx_chain_t         *cl;
+    ngx_http_request_t  *r;
+
+    r = in->request;
+
+    while (r->request_body->bufs != NULL) {
+        cl = r->request_body->bufs;
+        r->request_body->bufs = cl->next;
+
+        b = cl->buf;
+        ngx_free_chain(r->pool, cl);
+
+        if (!ngx_buf_in_memory(b)) {
+            continue;
+        }
+
+        size = b->last - b->pos;
+
+        rc = (size == 0) ? NGX_OK
+             : ngx_http_sandbox_call_queue_bytes(in->call, SBX_F_STDIN,
+                                                 b->pos, size);
+        b->pos = b->last;
+
+        if (rc != NGX_OK) {
+            return ngx_http_sandbox_v1_broken(in->call,
+                                              "more than memory holds");
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_sandbox_v1_stdin_read(ngx_http_request_t *r)
+{
+    (void) ngx_http_sandbox_v1_stdin_pump(ngx_http_sandbox_ctx(r)->data);
+}
+
+
+static void
+ngx_http_sandbox_v1_stdin_writable(ngx_http_sandbox_call_t *call)
+{
+    ngx_http_sandbox_v1_stdin_t  *in;
+
+    in = call->data;
+
+    if (in->ready && !in->whole) {
+        (void) ngx_http_sandbox_v1_stdin_pump(in);
+    }
+}

@@ -1,0 +1,544 @@
+/*
+ * What can be changed of a session that runs: its time, its metadata, and
+ * whether it is paused.
+ *
+ * Changes of a session go one after the other.  Each is written to the record
+ * first, as a whole, and becomes true in memory only when it is on the disk:
+ * a broker that dies before that leaves the session as it was, and one that
+ * dies after it has a successor that knows.  What cannot be written has not
+ * happened.
+ *
+ * To pause, the group "work" is frozen: commands, what they left behind and
+ * who serves files.  Init is not frozen, so it is told to stop its clocks.
+ * The group is frozen before the record says so and thawed after it, and an
+ * adopted session's group is made to agree with its record.  While the session
+ * is paused its expiry does not come nearer: .left has what it will have.
+ */
+
+#include "broker.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+
+struct sbx_alter_s {
+    sbx_node_t       link;
+    sbx_node_t       caller;          /* the call, unless it has gone */
+    uint16_t         op;
+    sbx_patch_t      patch;
+    char            *meta;
+    sbx_f_session_t  info;            /* what is being written */
+};
+
+
+static sbx_alter_t *sbx_change_make(sbx_session_t *s, uint16_t op,
+    sbx_error_t *e);
+static void sbx_change_free(sbx_session_t *s, sbx_alter_t *change);
+static int sbx_change_patch(sbx_broker_t *b, sbx_alter_t *change,
+    const sbx_patch_t *patch, int blob, sbx_error_t *e);
+static void sbx_change_next(sbx_session_t *s);
+static int sbx_change_begin(sbx_session_t *s, sbx_alter_t *change,
+    sbx_error_t *e);
+static int sbx_change_settle(sbx_session_t *s, sbx_alter_t *change,
+    int64_t now);
+static void sbx_change_apply(sbx_session_t *s, sbx_alter_t *change);
+static void sbx_change_answer(sbx_session_t *s, sbx_alter_t *change,
+    const sbx_error_t *e);
+static void sbx_change_failed(sbx_session_t *s, sbx_alter_t *change,
+    const sbx_error_t *e);
+static void sbx_change_log(const sbx_session_t *s,
+    const sbx_alter_t *change);
+
+
+void
+sbx_change_call(sbx_broker_t *b, sbx_call_out_t *call, const void *body,
+    int blob)
+{
+    sbx_error_t     e;
+    sbx_alter_t   *change;
+    sbx_f_error_t   error;
+    sbx_session_t  *s;
+
+    s = sbx_session_of_call(b, &call->head);
+
+    if (s == NULL) {
+        sbx_call_session_error(b, &call->head, &error);
+        sbx_call_fail(call, &error);
+        return;
+    }
+
+    change = sbx_change_make(s, call->head.op, &e);
+
+    if (change == NULL) {
+        sbx_call_error(call, &e);
+        return;
+    }
+
+    if (call->head.op == SBX_OP_PATCH
+        && sbx_change_patch(b, change, body, blob, &e) != 0)
+    {
+        sbx_change_free(s, change);
+        sbx_call_error(call, &e);
+        return;
+    }
+
+    memcpy(s->request, call->head.request_id, sizeof(s->request));
+    sbx_call_wait(call, &change->caller);
+    sbx_list_append(&s->changes, &change->link);
+    sbx_change_next(s);
+}
+
+
+void
+sbx_change_pause(sbx_session_t *s)
+{
+    sbx_error_t    e;
+    sbx_alter_t  *change;
+
+    change = sbx_change_make(s, SBX_OP_PAUSE, &e);
+
+    if (change == NULL) {
+        sbx_session_end(s, SBX_ENDED_EXPIRED, 0);
+        return;
+    }
+
+    /* should another change go first that makes the time longer, it is
+     * paused all the same: its time was over when this was decided */
+
+    sbx_list_append(&s->changes, &change->link);
+    sbx_change_next(s);
+}
+
+
+static sbx_alter_t *
+sbx_change_make(sbx_session_t *s, uint16_t op, sbx_error_t *e)
+{
+    sbx_alter_t  *change;
+
+    if (s->nchanges >= SBX_CHANGES_MAX) {
+        (void) sbx_error(e, 0, SBX_E_UNAVAILABLE,
+                         "the session has too many changes to be written");
+        return NULL;
+    }
+
+    change = calloc(1, sizeof(sbx_alter_t));
+
+    if (change == NULL) {
+        (void) sbx_error(e, ENOMEM, SBX_E_UNAVAILABLE, "out of memory");
+        return NULL;
+    }
+
+    sbx_list_init(&change->link);
+    sbx_list_init(&change->caller);
+    change->op = op;
+    s->nchanges++;
+
+    return change;
+}
+
+
+static void
+sbx_change_free(sbx_session_t *s, sbx_alter_t *change)
+{
+    sbx_list_remove(&change->link);
+    s->nchanges--;
+    free(change->meta);
+    free(change);
+}
+
+
+static int
+sbx_change_patch(sbx_broker_t *b, sbx_alter_t *change,
+    const sbx_patch_t *patch, int blob, sbx_error_t *e)
+{
+    sbx_limits_t  limits;
+
+    change->patch = *patch;
+
+    if ((patch->flags & ~(uint32_t) (SBX_PATCH_TIMEOUT|SBX_PATCH_META)) != 0
+        || (patch->meta_size != 0 && !(patch->flags & SBX_PATCH_META))
+        || (patch->meta_size != 0) != (blob != -1))
+    {
+        return sbx_error(e, 0, SBX_E_INVALID, "the patch is malformed");
+    }
+
+    if (patch->flags & SBX_PATCH_TIMEOUT) {
+        sbx_limits_clear(&limits);
+        limits.timeout = patch->timeout;
+
+        if (sbx_limits_settle(&limits, &b->config.max, &b->config.max, e)
+            != 0)
+        {
+            return -1;
+        }
+    }
+
+    if (patch->meta_size == 0) {
+        return 0;
+    }
+
+    if (patch->meta_size > SBX_META_MAX) {
+        return sbx_error(e, 0, SBX_E_TOO_LARGE, "metadata is over %d bytes",
+                         SBX_META_MAX);
+    }
+
+    return sbx_create_read(blob, patch->meta_size, &change->meta, e);
+}
+
+
+/* Begins the first, unless it has been begun. */
+
+static void
+sbx_change_next(sbx_session_t *s)
+{
+    sbx_error_t    e;
+    sbx_alter_t  *change;
+
+    while (s->job == NULL && s->state == SBX_S_RUNNING
+           && !sbx_list_empty(&s->changes))
+    {
+        change = sbx_node_of(s->changes.next, sbx_alter_t, link);
+
+        switch (sbx_change_begin(s, change, &e)) {
+
+        case 1:
+            return;
+
+        case 0:
+            sbx_change_answer(s, change, NULL);
+            sbx_change_free(s, change);
+            break;
+
+        default:
+            sbx_change_failed(s, change, &e);
+            break;
+        }
+    }
+}
+
+
+static void
+sbx_change_failed(sbx_session_t *s, sbx_alter_t *change,
+    const sbx_error_t *e)
+{
+    uint16_t  op;
+
+    op = change->op;
+
+    sbx_log_error(SBX_LOG_ERROR,
+                  &(sbx_log_about_t) { s->request, s->info.id }, e,
+                  "session stays as it was");
+
+    sbx_change_answer(s, change, e);
+    sbx_change_free(s, change);
+
+    if (op != SBX_OP_PAUSE || s->info.status == SBX_STATUS_PAUSED) {
+        return;
+    }
+
+    if (s->frozen) {
+        (void) sbx_change_freeze(s, 0, NULL);
+    }
+
+    /* it was to be paused because its time is over: so it ends */
+
+    if (s->info.expires <= sbx_broker_clock_ms()) {
+        sbx_session_end(s, SBX_ENDED_EXPIRED, 0);
+    }
+}
+
+
+/* 1: it is being written; 0: there is nothing to be changed. */
+
+static int
+sbx_change_begin(sbx_session_t *s, sbx_alter_t *change, sbx_error_t *e)
+{
+    const char  *meta;
+
+    if (!sbx_change_settle(s, change, sbx_broker_clock_ms())) {
+        return 0;
+    }
+
+    if (change->op == SBX_OP_PAUSE
+        && !s->broker->layers.row[SBX_LAYER_PAUSE].enforced)
+    {
+        return sbx_error(e, 0, SBX_E_MANIFEST,
+                         "this machine cannot pause a session: %s",
+                         s->broker->layers.row[SBX_LAYER_PAUSE].mend);
+    }
+
+    if (change->op == SBX_OP_PAUSE && sbx_change_freeze(s, 1, e) != 0) {
+        return -1;
+    }
+
+    meta = (change->patch.flags & SBX_PATCH_META) ? change->meta : s->meta;
+    s->job = sbx_change_record(s, &change->info, meta);
+
+    if (s->job != NULL) {
+        sbx_record_queue(&s->broker->writer, s->job);
+        return 1;
+    }
+
+    return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                     "cannot write the session's record");
+}
+
+
+/*
+ * The session as it will be.  A PATCH counts from when its turn has come.  One
+ * that is paused because its time was over has, once it is resumed, the
+ * time that it was given last.
+ */
+
+static int
+sbx_change_settle(sbx_session_t *s, sbx_alter_t *change, int64_t now)
+{
+    sbx_f_session_t  *info;
+
+    info = &change->info;
+    *info = s->info;
+
+    switch (change->op) {
+
+    case SBX_OP_PAUSE:
+
+        if (info->status == SBX_STATUS_PAUSED) {
+            return 0;
+        }
+
+        info->status = SBX_STATUS_PAUSED;
+        info->paused = now;
+        info->left = info->expires > now ? (uint64_t) (info->expires - now)
+                                         : info->limits.timeout;
+        return 1;
+
+    case SBX_OP_RESUME:
+
+        if (info->status == SBX_STATUS_RUNNING) {
+            return 0;
+        }
+
+        info->status = SBX_STATUS_RUNNING;
+        info->paused = 0;
+        info->expires = now + (int64_t) info->left;
+        return 1;
+
+    default:
+        break;
+    }
+
+    if (change->patch.flags & SBX_PATCH_TIMEOUT) {
+        info->limits.timeout = change->patch.timeout;
+        info->expires = now + (int64_t) change->patch.timeout;
+        info->left = change->patch.timeout;
+    }
+
+    if (change->patch.flags & SBX_PATCH_META) {
+        info->meta_size = change->patch.meta_size;
+    }
+
+    return change->patch.flags != 0;
+}
+
+
+void
+sbx_change_written(sbx_session_t *s, int err)
+{
+    sbx_error_t    e;
+    sbx_alter_t  *change;
+
+    if (sbx_list_empty(&s->changes)) {
+        return;
+    }
+
+    change = sbx_node_of(s->changes.next, sbx_alter_t, link);
+
+    if (err == 0) {
+        sbx_change_apply(s, change);
+        sbx_change_answer(s, change, NULL);
+        sbx_change_free(s, change);
+
+    } else {
+        (void) sbx_error(&e, err, SBX_E_UNAVAILABLE,
+                         "the session's record cannot be written");
+        sbx_change_failed(s, change, &e);
+    }
+
+    sbx_change_next(s);
+}
+
+
+static void
+sbx_change_apply(sbx_session_t *s, sbx_alter_t *change)
+{
+    sbx_error_t  e;
+
+    s->info = change->info;
+
+    if (change->patch.flags & SBX_PATCH_META) {
+        free(s->meta);
+        s->meta = change->meta;
+        change->meta = NULL;
+    }
+
+    if (change->op == SBX_OP_RESUME && sbx_change_freeze(s, 0, &e) != 0) {
+        sbx_log_error(SBX_LOG_ERROR,
+                      &(sbx_log_about_t) { s->request, s->info.id }, &e,
+                      "session stays frozen");
+    }
+
+    sbx_change_clock(s);
+    sbx_idle_touch(s);
+    sbx_change_log(s, change);
+}
+
+
+static void
+sbx_change_answer(sbx_session_t *s, sbx_alter_t *change,
+    const sbx_error_t *e)
+{
+    sbx_call_out_t  *call;
+
+    if (sbx_list_empty(&change->caller)) {
+        return;
+    }
+
+    call = sbx_node_of(change->caller.next, sbx_call_out_t, wait);
+    sbx_list_remove(&call->wait);
+
+    if (e != NULL) {
+        sbx_call_error(call, e);
+        return;
+    }
+
+    if (sbx_service_session(call, s, NULL) == 0) {
+        sbx_call_end(call, NULL);
+    }
+}
+
+
+static void
+sbx_change_log(const sbx_session_t *s, const sbx_alter_t *change)
+{
+    size_t  i;
+
+    static const struct {
+        uint16_t     op;
+        const char  *text;
+    } table[] = {
+        { SBX_OP_PAUSE, "session is paused" },
+        { SBX_OP_RESUME, "session is resumed" },
+        { SBX_OP_PATCH, "session is changed" },
+        { 0, "" }
+    };
+
+    for (i = 0; table[i].op != 0 && table[i].op != change->op; i++) {
+        /* void */
+    }
+
+    sbx_log(SBX_LOG_INFO, &(sbx_log_about_t) { s->request, s->info.id }, 0,
+            "%s", table[i].text);
+}
+
+
+void
+sbx_change_drop(sbx_session_t *s)
+{
+    sbx_alter_t    *change;
+    sbx_f_error_t    error;
+    sbx_call_out_t  *call;
+
+    while (!sbx_list_empty(&s->changes)) {
+        change = sbx_node_of(s->changes.next, sbx_alter_t, link);
+
+        if (!sbx_list_empty(&change->caller)) {
+            call = sbx_node_of(change->caller.next, sbx_call_out_t, wait);
+            sbx_list_remove(&call->wait);
+            sbx_call_session_error(s->broker, &call->head, &error);
+            sbx_call_fail(call, &error);
+        }
+
+        sbx_change_free(s, change);
+    }
+}
+
+
+int
+sbx_change_freeze(sbx_session_t *s, int frozen, sbx_error_t *e)
+{
+    sbx_error_t  ignored;
+
+    if (e == NULL) {
+        e = &ignored;
+    }
+
+    /* its clocks stop first and go on last: no time is counted in which
+     * nothing could run */
+
+    if (frozen) {
+        (void) sbx_command_send(s, SBX_OP_FREEZE);
+    }
+
+    if (s->cgroup == NULL
+        || sbx_cgroup_session_freeze(s->cgroup, frozen, e) != 0)
+    {
+        if (frozen) {
+            (void) sbx_command_send(s, SBX_OP_THAW);
+        }
+
+        return -1;
+    }
+
+    if (!frozen) {
+        (void) sbx_command_send(s, SBX_OP_THAW);
+    }
+
+    s->frozen = frozen != 0;
+
+    return 0;
+}
+
+
+void
+sbx_change_clock(sbx_session_t *s)
+{
+    int64_t        at, left;
+    sbx_loop_t    *loop;
+
+    loop = &s->broker->loop;
+    at = s->info.expires;
+
+    if (s->info.status == SBX_STATUS_PAUSED) {
+        at = s->info.paused + (int64_t) s->info.limits.paused;
+    }
+
+    left = at - sbx_broker_clock_ms();
+    (void) sbx_timer_set(loop, &s->expiry, left > 0 ? (uint64_t) left : 0);
+}
+
+
+/* The environment is init's alone once it has been launched. */
+
+sbx_record_job_t *
+sbx_change_record(sbx_session_t *s, const sbx_f_session_t *info,
+    const char *meta)
+{
+    sbx_record_job_t   *job;
+    sbx_record_head_t   head;
+
+    memset(&head, 0, sizeof(sbx_record_head_t));
+    head.uid_first = s->uid_first;
+    head.info = *info;
+    memcpy(head.key, s->key, sizeof(head.key));
+    memcpy(head.digest, s->digest, sizeof(head.digest));
+    head.meta_size = info->meta_size;
+
+    job = sbx_record_job(&head, meta, NULL, s->dir);
+
+    if (job != NULL) {
+        job->session = s;
+    }
+
+    return job;
+}

@@ -1,0 +1,764 @@
+/*
+ * Calls about processes: one frame from the worker, after which init
+ * answers; and the call that ends all commands, which has no frame.
+ *
+ * None of them holds up another: what a worker does not take stays in its
+ * own call (or in the ring that it reads), what a pipe does not take stays
+ * there too, and nothing more is read of that call.  A call that is answered
+ * is shut down, and what still comes is read and dropped until the worker
+ * closes.
+ */
+
+#include "init_process.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+
+
+#define SBX_INIT_CALL_SEND_BUFFER   32768
+
+
+static void sbx_init_call_event(sbx_init_source_t *source, uint32_t events);
+static void sbx_init_call_ask(sbx_init_call_t *call);
+static int sbx_init_call_check(const sbx_init_call_t *call, sbx_error_t *e);
+static void sbx_init_call_do(sbx_init_call_t *call);
+static void sbx_init_call_get(sbx_init_call_t *call);
+static void sbx_init_call_list(sbx_init_call_t *call);
+static void sbx_init_call_signal(sbx_init_call_t *call);
+static void sbx_init_call_resize(sbx_init_call_t *call);
+static void sbx_init_call_cancel(sbx_init_call_t *call);
+static void sbx_init_call_drop(sbx_init_call_t *call);
+
+
+static sbx_init_call_t  *sbx_init_calls[SBX_INIT_CALLS];
+static unsigned          sbx_init_calls_end;
+
+
+sbx_init_call_t *
+sbx_init_call_each(sbx_init_call_t *previous)
+{
+    unsigned  i;
+
+    for (i = previous == NULL ? 0 : previous->place + 1;
+         i < sbx_init_calls_end;
+         i++)
+    {
+        if (sbx_init_calls[i] != NULL
+            && sbx_init_calls[i]->state != SBX_INIT_CALL_FREE)
+        {
+            return sbx_init_calls[i];
+        }
+    }
+
+    return NULL;
+}
+
+
+static sbx_init_call_t *
+sbx_init_call_new(void)
+{
+    unsigned          i;
+    sbx_init_call_t  *call;
+
+    for (i = 0; i < SBX_INIT_CALLS; i++) {
+        if (sbx_init_calls[i] == NULL
+            || sbx_init_calls[i]->state == SBX_INIT_CALL_FREE)
+        {
+            break;
+        }
+    }
+
+    if (i == SBX_INIT_CALLS) {
+        return NULL;
+    }
+
+    if (sbx_init_calls[i] == NULL) {
+        sbx_init_calls[i] = malloc(sizeof(sbx_init_call_t));
+    }
+
+    call = sbx_init_calls[i];
+
+    if (call == NULL) {
+        return NULL;
+    }
+
+    if (i >= sbx_init_calls_end) {
+        sbx_init_calls_end = i + 1;
+    }
+
+    memset(call, 0, offsetof(sbx_init_call_t, out));
+    call->place = i;
+    call->give_up = SBX_INIT_NONE;
+
+    return call;
+}
+
+
+void
+sbx_init_call_task(const sbx_task_t *task, int fd)
+{
+    int               type, size;
+    socklen_t         len;
+    sbx_error_t       e;
+    sbx_f_error_t     error;
+    sbx_init_call_t  *call;
+
+    len = sizeof(type);
+
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == -1
+        || type != SOCK_STREAM)
+    {
+        (void) close(fd);
+        return;
+    }
+
+    call = sbx_init_call_new();
+
+    if (call == NULL) {
+        (void) sbx_error(&e, 0, SBX_E_UNAVAILABLE,
+                         "too many calls about the session's processes are "
+                         "open");
+        sbx_init_error_fill(&error, &e);
+        error.retry_after = 1;
+        sbx_init_exec_refuse(fd, &error);
+        return;
+    }
+
+    size = SBX_INIT_CALL_SEND_BUFFER;
+    (void) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+
+    call->state = SBX_INIT_CALL_ASKED;
+    call->call.fd = fd;
+    call->call.handler = sbx_init_call_event;
+    call->call.data = call;
+    sbx_init_call_interest(call);
+
+    if (task->op == SBX_OP_CANCEL) {
+        sbx_init_call_cancel(call);
+        return;
+    }
+
+    if ((sbx_init.config->capabilities & SBX_CAP_SHELL) == 0) {
+        (void) sbx_error(&e, 0, SBX_E_CAPABILITY,
+                         "the session lacks the capability \"shell\"");
+        sbx_init_call_error(call, &e);
+        return;
+    }
+
+    sbx_init_call_ask(call);
+}
+
+
+void
+sbx_init_call_interest(sbx_init_call_t *call)
+{
+    uint32_t  events;
+
+    if (call->state == SBX_INIT_CALL_FREE) {
+        return;
+    }
+
+    events = EPOLLRDHUP;
+
+    if (call->state != SBX_INIT_CALL_WRITES
+        || call->in_start == call->in_end)
+    {
+        events |= EPOLLIN;
+    }
+
+    if (call->out_start != call->out_end || call->blocked) {
+        events |= EPOLLOUT;
+    }
+
+    sbx_init_source_set(&call->call, events);
+}
+
+
+static void
+sbx_init_call_event(sbx_init_source_t *source, uint32_t events)
+{
+    sbx_init_call_t  *call;
+
+    call = source->data;
+
+    if (events & (EPOLLHUP|EPOLLRDHUP|EPOLLERR)) {
+        sbx_init_call_free(call);
+        return;
+    }
+
+    if (events & EPOLLOUT) {
+        call->blocked = 0;
+
+        if (sbx_init_call_flush(call)) {
+
+            if (call->state == SBX_INIT_CALL_LISTS) {
+                sbx_init_call_list(call);
+
+            } else if (call->state == SBX_INIT_CALL_READS) {
+                sbx_init_reader_send(call);
+            }
+        }
+    }
+
+    if (events & EPOLLIN) {
+
+        switch (call->state) {
+
+        case SBX_INIT_CALL_ASKED:
+            sbx_init_call_ask(call);
+            break;
+
+        case SBX_INIT_CALL_WRITES:
+            sbx_init_writer_read(call);
+            break;
+
+        default:
+            sbx_init_call_drop(call);
+            break;
+        }
+    }
+
+    sbx_init_call_interest(call);
+}
+
+
+/* Not a byte past the frame: what follows is read where it belongs. */
+
+static void
+sbx_init_call_ask(sbx_init_call_t *call)
+{
+    ssize_t      n;
+    sbx_error_t  e;
+    sbx_frame_t  head;
+
+    n = recv(call->call.fd, call->frame + call->have,
+             sizeof(call->frame) - call->have, MSG_DONTWAIT);
+
+    if (n == 0 || (n == -1 && errno != EAGAIN && errno != EINTR)) {
+        sbx_init_call_free(call);
+        return;
+    }
+
+    call->have += n > 0 ? (size_t) n : 0;
+
+    if (call->have < sizeof(head)) {
+        return;
+    }
+
+    memcpy(&head, call->frame, sizeof(head));
+
+    if (head.type != SBX_F_PROCESS
+        || head.length != sizeof(sbx_f_process_t))
+    {
+        (void) sbx_error(&e, 0, SBX_E_INVALID,
+                         "the call's frames are malformed");
+        sbx_init_call_error(call, &e);
+        return;
+    }
+
+    if (call->have == sizeof(call->frame)) {
+        memcpy(&call->ask, call->frame + sizeof(head), sizeof(call->ask));
+        sbx_init_call_do(call);
+        sbx_init_call_interest(call);
+    }
+}
+
+
+int
+sbx_init_process_check(const sbx_f_process_t *ask, sbx_error_t *e)
+{
+    if (ask->verb < SBX_PROCESS_LIST || ask->verb > SBX_PROCESS_RESIZE) {
+        return sbx_error(e, 0, SBX_E_INVALID, "verb %u is unknown",
+                         ask->verb);
+    }
+
+    if (ask->flags & ~(uint32_t) (ask->verb == SBX_PROCESS_STDIN
+                                  ? SBX_PROCESS_EOF : 0))
+    {
+        return sbx_error(e, 0, SBX_E_INVALID, "the flags are unknown");
+    }
+
+    if (ask->verb == SBX_PROCESS_SIGNAL
+        && (ask->signal < 1 || ask->signal > 64))
+    {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "signal %d is none of 1 to 64", ask->signal);
+    }
+
+    if (ask->verb == SBX_PROCESS_RESIZE
+        && (ask->rows < 1 || ask->rows > UINT16_MAX
+            || ask->cols < 1 || ask->cols > UINT16_MAX))
+    {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "rows and columns are 1 to 65535");
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_init_call_check(const sbx_init_call_t *call, sbx_error_t *e)
+{
+    if (sbx_init_process_check(&call->ask, e) != 0) {
+        return -1;
+    }
+
+    if (call->ask.verb == SBX_PROCESS_LIST) {
+        return 0;
+    }
+
+    if (call->process == NULL && !call->orphan) {
+        return sbx_error(e, 0, SBX_E_PROCESS, "there is no process %d",
+                         call->ask.pid);
+    }
+
+    if (call->ask.verb == SBX_PROCESS_GET
+        || (call->orphan && call->ask.verb == SBX_PROCESS_SIGNAL))
+    {
+        return 0;
+    }
+
+    if (call->orphan) {
+        return sbx_error(e, 0, SBX_E_CONFLICT,
+                         "process %d was left behind by a command and has no "
+                         "input or output that is known", call->ask.pid);
+    }
+
+    if (call->ask.verb != SBX_PROCESS_OUTPUT
+        && (call->process->command == NULL
+            || call->process->command->reaped))
+    {
+        return sbx_error(e, 0, SBX_E_CONFLICT, "process %d has ended",
+                         call->ask.pid);
+    }
+
+    return 0;
+}
+
+
+static void
+sbx_init_call_do(sbx_init_call_t *call)
+{
+    sbx_error_t  e;
+
+    if (call->ask.verb != SBX_PROCESS_LIST) {
+        call->process = call->ask.pid > 0
+                        ? sbx_init_process_find(call->ask.pid) : NULL;
+        call->orphan = call->process == NULL
+                     && sbx_init_orphan_is(call->ask.pid);
+    }
+
+    if (sbx_init_call_check(call, &e) != 0) {
+        call->process = NULL;
+        sbx_init_call_error(call, &e);
+        return;
+    }
+
+    sbx_init_call_send(call, SBX_F_ACCEPTED, NULL, 0);
+
+    switch (call->ask.verb) {
+
+    case SBX_PROCESS_LIST:
+        call->state = SBX_INIT_CALL_LISTS;
+        call->turn.group = -1;
+        sbx_init_call_list(call);
+        return;
+
+    case SBX_PROCESS_GET:
+        sbx_init_call_get(call);
+        return;
+
+    case SBX_PROCESS_OUTPUT:
+        sbx_init_reader_begin(call);
+        return;
+
+    case SBX_PROCESS_STDIN:
+        sbx_init_writer_begin(call);
+        return;
+
+    case SBX_PROCESS_SIGNAL:
+        sbx_init_call_signal(call);
+        return;
+
+    default:
+        sbx_init_call_resize(call);
+        return;
+    }
+}
+
+
+static void
+sbx_init_call_get(sbx_init_call_t *call)
+{
+    size_t       n;
+    sbx_error_t  e;
+
+    if (call->process != NULL) {
+        n = sbx_init_process_frame(call->process,
+                                   call->out + call->out_end);
+
+    } else {
+        n = sbx_init_orphan_frame(call->ask.pid, call->out + call->out_end);
+    }
+
+    call->process = NULL;
+
+    if (n == 0) {
+        (void) sbx_error(&e, 0, SBX_E_PROCESS, "there is no process %d",
+                         call->ask.pid);
+        sbx_init_call_error(call, &e);
+        return;
+    }
+
+    call->out_end += n;
+    sbx_init_call_end(call, 0);
+}
+
+
+/* As many as there is room for; the socket's event has it go on. */
+
+static void
+sbx_init_call_list(sbx_init_call_t *call)
+{
+    int                  pid;
+    size_t               n;
+    sbx_init_process_t  *process;
+
+    do {
+        process = sbx_init_process_after(call->seq);
+
+        if (process != NULL) {
+            call->seq = process->seq;
+            call->out_end += sbx_init_process_frame(process, call->out
+                                                             + call->out_end);
+            continue;
+        }
+
+        pid = sbx_init_orphan_next(&call->turn);
+
+        if (pid == 0) {
+            sbx_init_call_end(call, 0);
+            return;
+        }
+
+        n = sbx_init_orphan_frame(pid, call->out + call->out_end);
+        call->out_end += n;
+
+    } while (sizeof(call->out) - call->out_end
+                 >= SBX_INIT_STATE_MAX + sizeof(sbx_frame_t)
+                    + sizeof(sbx_f_end_t)
+             || sbx_init_call_flush(call));
+}
+
+
+static void
+sbx_init_call_signal(sbx_init_call_t *call)
+{
+    int          rc;
+    sbx_error_t  e;
+
+    if (call->process != NULL) {
+        rc = sbx_init_command_signal(call->process->command,
+                                     call->ask.signal);
+
+    } else {
+        rc = sbx_init_orphan_signal(call->ask.pid, call->ask.signal);
+    }
+
+    call->process = NULL;
+
+    if (rc == -1) {
+        (void) sbx_error(&e, errno, errno == ESRCH ? SBX_E_PROCESS
+                                                   : SBX_E_INTERNAL,
+                         "process %d takes no signal", call->ask.pid);
+        sbx_init_call_error(call, &e);
+        return;
+    }
+
+    sbx_init_call_end(call, 0);
+}
+
+
+static void
+sbx_init_call_resize(sbx_init_call_t *call)
+{
+    int                  rc;
+    sbx_error_t          e;
+    sbx_init_command_t  *c;
+
+    c = call->process->command;
+    call->process = NULL;
+
+    rc = sbx_init_tty_resize(c, call->ask.rows, call->ask.cols);
+
+    if (rc == -1) {
+        (void) sbx_error(&e, 0, SBX_E_CONFLICT,
+                         "process %d has no terminal", call->ask.pid);
+        sbx_init_call_error(call, &e);
+        return;
+    }
+
+    sbx_init_call_end(call, 0);
+}
+
+
+/* The answer waits for those that die. */
+
+static void
+sbx_init_call_cancel(sbx_init_call_t *call)
+{
+    sbx_init_command_t  *c;
+
+    sbx_init_call_send(call, SBX_F_ACCEPTED, NULL, 0);
+
+    for (c = sbx_init_command_each(NULL);
+         c != NULL;
+         c = sbx_init_command_each(c))
+    {
+        if (!c->started || c->reaped) {
+            continue;
+        }
+
+        call->count++;
+        sbx_init_command_kill(c, SBX_REASON_CANCELLED);
+    }
+
+    sbx_init_left_cancel();
+
+    call->state = SBX_INIT_CALL_CANCELS;
+    call->give_up = sbx_now_us() + SBX_INIT_LINGER;
+    sbx_init_loop_wake(0);
+}
+
+
+static int
+sbx_init_call_cancelling(void)
+{
+    sbx_init_command_t  *c;
+
+    for (c = sbx_init_command_each(NULL);
+         c != NULL;
+         c = sbx_init_command_each(c))
+    {
+        if (c->state >= SBX_INIT_LAUNCHING && c->state <= SBX_INIT_OVER
+            && c->killed && c->reason == SBX_REASON_CANCELLED && !c->settled)
+        {
+            return 1;
+        }
+    }
+
+    return sbx_init_left_cancelling();
+}
+
+
+void
+sbx_init_call_tick(uint64_t now)
+{
+    int               waits;
+    sbx_init_call_t  *call;
+
+    waits = -1;
+
+    for (call = sbx_init_call_each(NULL);
+         call != NULL;
+         call = sbx_init_call_each(call))
+    {
+        if (call->state == SBX_INIT_CALL_CANCELS) {
+
+            if (waits == -1) {
+                waits = sbx_init_call_cancelling();
+            }
+
+            if (!waits || now >= call->give_up) {
+                sbx_init_call_end(call, call->count);
+                sbx_init_call_interest(call);
+
+            } else {
+                sbx_init_loop_wake(now + 2000);
+            }
+        }
+
+        if (call->state == SBX_INIT_CALL_CLOSING) {
+
+            if (now >= call->give_up) {
+                sbx_init_call_free(call);
+
+            } else {
+                sbx_init_loop_wake(call->give_up);
+            }
+        }
+    }
+}
+
+
+void
+sbx_init_call_send(sbx_init_call_t *call, sbx_frame_type_t type,
+    const void *payload, size_t size)
+{
+    uint8_t  *p;
+
+    if (call->state == SBX_INIT_CALL_FREE) {
+        return;
+    }
+
+    if (sizeof(call->out) - call->out_end < sizeof(sbx_frame_t) + size) {
+        /* without this frame the call means nothing */
+        (void) shutdown(call->call.fd, SHUT_RDWR);
+        return;
+    }
+
+    p = call->out + call->out_end;
+    p += sbx_wire_header(p, type, size);
+
+    if (size != 0) {
+        memcpy(p, payload, size);
+    }
+
+    call->out_end += sizeof(sbx_frame_t) + size;
+
+    (void) sbx_init_call_flush(call);
+}
+
+
+int
+sbx_init_call_flush(sbx_init_call_t *call)
+{
+    ssize_t  n;
+
+    while (call->out_start < call->out_end) {
+        n = send(call->call.fd, call->out + call->out_start,
+                 call->out_end - call->out_start, MSG_DONTWAIT|MSG_NOSIGNAL);
+
+        if (n == -1 && errno == EINTR) {
+            continue;
+        }
+
+        if (n == -1 && errno == EAGAIN) {
+            sbx_init_call_interest(call);
+            return 0;
+        }
+
+        if (n == -1) {
+            /* the worker is gone, which the loop is about to be told */
+            break;
+        }
+
+        call->out_start += (size_t) n;
+    }
+
+    call->out_start = 0;
+    call->out_end = 0;
+
+    if (call->state == SBX_INIT_CALL_CLOSING) {
+        (void) shutdown(call->call.fd, SHUT_WR);
+    }
+
+    return 1;
+}
+
+
+/* The last frame: what comes after it from the worker is of no use. */
+
+static void
+sbx_init_call_last(sbx_init_call_t *call, sbx_frame_type_t type,
+    const void *payload, size_t size)
+{
+    if (call->state == SBX_INIT_CALL_FREE) {
+        return;
+    }
+
+    if (call->state == SBX_INIT_CALL_READS) {
+        sbx_init_reader_end(call);
+    }
+
+    call->process = NULL;
+    call->in_start = call->in_end;
+    call->blocked = 0;
+    call->state = SBX_INIT_CALL_CLOSING;
+    call->give_up = sbx_now_us() + SBX_INIT_LINGER;
+    sbx_init_loop_wake(call->give_up);
+
+    sbx_init_call_send(call, type, payload, size);
+    sbx_init_call_interest(call);
+}
+
+
+void
+sbx_init_call_error(sbx_init_call_t *call, const sbx_error_t *e)
+{
+    sbx_f_error_t  error;
+
+    sbx_init_error_fill(&error, e);
+    sbx_init_call_last(call, SBX_F_ERROR, &error, sizeof(error));
+}
+
+
+void
+sbx_init_call_refuse(sbx_init_call_t *call, const sbx_f_error_t *error)
+{
+    sbx_init_call_last(call, SBX_F_ERROR, error, sizeof(sbx_f_error_t));
+}
+
+
+void
+sbx_init_call_exit(sbx_init_call_t *call, const sbx_f_exit_t *exit)
+{
+    sbx_init_call_last(call, SBX_F_EXIT, exit, sizeof(sbx_f_exit_t));
+}
+
+
+void
+sbx_init_call_end(sbx_init_call_t *call, uint64_t count)
+{
+    sbx_f_end_t  end;
+
+    memset(&end, 0, sizeof(end));
+    end.count = count;
+    sbx_init_call_last(call, SBX_F_END, &end, sizeof(end));
+}
+
+
+static void
+sbx_init_call_drop(sbx_init_call_t *call)
+{
+    ssize_t  n;
+    char     scratch[4096];
+
+    n = recv(call->call.fd, scratch, sizeof(scratch), MSG_DONTWAIT);
+
+    if (n == 0 || (n == -1 && errno != EAGAIN && errno != EINTR)
+        || (n > 0 && call->state != SBX_INIT_CALL_CLOSING))
+    {
+        /* gone; or it says what has no place here */
+        sbx_init_call_free(call);
+    }
+}
+
+
+void
+sbx_init_call_free(sbx_init_call_t *call)
+{
+    sbx_init_command_t  *c;
+
+    c = NULL;
+
+    if (call->state == SBX_INIT_CALL_READS) {
+        sbx_init_reader_end(call);
+
+    } else if (call->state == SBX_INIT_CALL_WRITES) {
+        c = call->process->command;
+    }
+
+    call->state = SBX_INIT_CALL_FREE;
+    call->process = NULL;
+    sbx_init_source_close(&call->call);
+
+    if (c != NULL && c->writer == call) {
+        /* what is left of its piece is lost, and others go on */
+        c->writer = NULL;
+        sbx_init_input_next(c);
+    }
+}
