@@ -23,7 +23,8 @@
 
 typedef enum {
     NGX_HTTP_SANDBOX_API_OFF = 0,
-    NGX_HTTP_SANDBOX_API_V1
+    NGX_HTTP_SANDBOX_API_V1,
+    NGX_HTTP_SANDBOX_API_ADMIN
 } ngx_http_sandbox_api_e;
 
 
@@ -41,6 +42,8 @@ typedef struct {
     size_t                        binds_size;
     sbx_limits_t                  def;        /* settled after init */
     sbx_limits_t                  max;
+    sbx_quota_config_t           *quotas;     /* as in sbx_config_t */
+    ngx_uint_t                    nobody;     /* a location asks not who */
     sbx_config_t                 *config;     /* what the broker is told */
     ngx_fd_t                      control;    /* to the broker, or -1 */
     ngx_uint_t                    used;       /* a location has an API */
@@ -52,6 +55,8 @@ typedef struct {
     ngx_uint_t                    api;        /* ngx_http_sandbox_api_e */
     size_t                        max_json;
     off_t                         max_upload;
+    ngx_http_complex_value_t     *tenant;     /* NULL: the body says */
+    ngx_http_complex_value_t     *user;
 } ngx_http_sandbox_loc_conf_t;
 
 
@@ -183,6 +188,7 @@ struct ngx_http_sandbox_route_s {
 
 /* Defined in v1/: ends with path == NULL. */
 extern ngx_http_sandbox_route_t  ngx_http_sandbox_v1_routes[];
+extern ngx_http_sandbox_route_t  ngx_http_sandbox_admin_routes[];
 
 
 typedef struct {
@@ -197,6 +203,10 @@ typedef struct {
     size_t                        body_room;    /* the router's */
     void                         *data;         /* the handler's own */
     struct ngx_http_sandbox_stream_s  *stream;  /* that is being sent */
+
+    ngx_str_t                     who;          /* of the admin API */
+    unsigned                      tenant_bound:1;   /* by configuration */
+    unsigned                      user_bound:1;
 
     /* for variables; empty or -1 until known */
     ngx_str_t                     tenant;
@@ -487,6 +497,28 @@ ngx_int_t ngx_http_sandbox_path(ngx_http_request_t *r,
 /* Reads what the route asks for, then runs its handler. */
 ngx_int_t ngx_http_sandbox_read_body(ngx_http_request_t *r,
     ngx_http_sandbox_ctx_t *ctx);
+
+/*
+ * ---- identity ------------------------------------------------------------
+ */
+
+/* Fills ctx.  NGX_OK; or it is answered, with what that returned, NGX_OK
+ * too. */
+ngx_int_t ngx_http_sandbox_identify(ngx_http_request_t *r,
+    ngx_http_sandbox_ctx_t *ctx);
+/*
+ * Names that a body has, or NULL data: checked, and filled from the identity
+ * where configuration binds it.  -1: SBX_E_INVALID, SBX_E_FORBIDDEN.
+ */
+int ngx_http_sandbox_own_names(ngx_http_request_t *r,
+    sbx_json_str_t *tenant, sbx_json_str_t *user, sbx_error_t *e);
+/* 0: nothing of what a list is asked for is the caller's.  Empty: any. */
+ngx_uint_t ngx_http_sandbox_may_see(ngx_http_request_t *r,
+    const ngx_str_t *tenant, const ngx_str_t *user);
+
+char *ngx_http_sandbox_set_quota(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
 
 /* The value of $request_id; empty when out of memory. */
 void ngx_http_sandbox_request_id(ngx_http_request_t *r, ngx_str_t *id);

@@ -82,6 +82,9 @@ static const ngx_http_sandbox_shape_t  ngx_http_sandbox_shapes[] = {
     FIXED(SBX_F_CHECK, sbx_f_check_t),
     FIXED(SBX_F_CAPABILITY, sbx_f_capability_t),
     FIXED(SBX_F_TEMPLATE, sbx_f_template_t),
+    FIXED(SBX_F_QUOTA, sbx_f_quota_t),
+    FIXED(SBX_F_SETTING, sbx_f_setting_t),
+    FIXED(SBX_F_DRAIN, sbx_f_drain_t),
 
     /* commands */
     FIXED(SBX_F_STARTED, sbx_f_started_t),
@@ -134,6 +137,11 @@ static const struct {
     STRING(SBX_F_TEMPLATE, sbx_f_template_t, name),
     STRING(SBX_F_TEMPLATE, sbx_f_template_t, alias),
     STRING(SBX_F_TEMPLATE, sbx_f_template_t, description),
+    STRING(SBX_F_QUOTA, sbx_f_quota_t, tenant),
+    STRING(SBX_F_QUOTA, sbx_f_quota_t, user),
+    STRING(SBX_F_QUOTA, sbx_f_quota_t, by),
+    STRING(SBX_F_SETTING, sbx_f_setting_t, by),
+    STRING(SBX_F_DRAIN, sbx_f_drain_t, by),
     { 0, 0 }
 };
 

@@ -9,6 +9,12 @@
 #define NGX_HTTP_SANDBOX_UID_LAST    2147483647
 
 
+static ngx_conf_enum_t  ngx_http_sandbox_apis[] = {
+    { ngx_string("v1"), NGX_HTTP_SANDBOX_API_V1 },
+    { ngx_string("admin"), NGX_HTTP_SANDBOX_API_ADMIN },
+    { ngx_null_string, 0 }
+};
+
 static ngx_conf_enum_t  ngx_http_sandbox_storages[] = {
     { ngx_string("auto"), SBX_STORAGE_AUTO },
     { ngx_string("tmpfs"), SBX_STORAGE_TMPFS },
@@ -29,6 +35,7 @@ ngx_http_sandbox_set_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_http_sandbox_loc_conf_t  *slcf = conf;
 
     ngx_str_t                     *value;
+    ngx_uint_t                     i;
     ngx_http_core_loc_conf_t      *clcf;
     ngx_http_sandbox_main_conf_t  *smcf;
 
@@ -38,10 +45,19 @@ ngx_http_sandbox_set_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     value = cf->args->elts;
 
-    if (value[1].len != 2 || ngx_strncmp(value[1].data, "v1", 2) != 0) {
+    for (i = 0; ngx_http_sandbox_apis[i].name.len != 0; i++) {
+        if (ngx_strcmp(ngx_http_sandbox_apis[i].name.data, value[1].data)
+            == 0)
+        {
+            break;
+        }
+    }
+
+    if (ngx_http_sandbox_apis[i].name.len == 0) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid value \"%V\" in \"%V\" directive, "
-                           "it must be \"v1\"", &value[1], &cmd->name);
+                           "it must be \"v1\" or \"admin\"", &value[1],
+                           &cmd->name);
         return NGX_CONF_ERROR;
     }
 
@@ -61,10 +77,14 @@ ngx_http_sandbox_set_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     clcf->handler = ngx_http_sandbox_handler;
-    slcf->api = NGX_HTTP_SANDBOX_API_V1;
+    slcf->api = ngx_http_sandbox_apis[i].value;
 
     smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sandbox_module);
     smcf->used = 1;
+
+    if (slcf->api == NGX_HTTP_SANDBOX_API_ADMIN) {
+        smcf->quotas->admin = 1;
+    }
 
     return NGX_CONF_OK;
 }

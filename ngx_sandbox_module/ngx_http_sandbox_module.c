@@ -125,6 +125,29 @@ static ngx_command_t  ngx_http_sandbox_commands[] = {
       offsetof(ngx_http_sandbox_loc_conf_t, max_upload),
       &ngx_http_sandbox_upload_bounds },
 
+    /* quotas and identity */
+
+    { ngx_string("sandbox_quota"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_2MORE,
+      ngx_http_sandbox_set_quota,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("sandbox_tenant"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_set_complex_value_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_sandbox_loc_conf_t, tenant),
+      NULL },
+
+    { ngx_string("sandbox_user"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_set_complex_value_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_sandbox_loc_conf_t, user),
+      NULL },
+
       ngx_null_command
 };
 
@@ -163,12 +186,25 @@ ngx_module_t  ngx_http_sandbox_module = {
 static void *
 ngx_http_sandbox_create_main_conf(ngx_conf_t *cf)
 {
+    ngx_uint_t                     i;
     ngx_http_sandbox_main_conf_t  *smcf;
 
     smcf = ngx_pcalloc(cf->pool, sizeof(ngx_http_sandbox_main_conf_t));
 
     if (smcf == NULL) {
         return NULL;
+    }
+
+    smcf->quotas = ngx_pcalloc(cf->pool, sizeof(sbx_quota_config_t));
+
+    if (smcf->quotas == NULL) {
+        return NULL;
+    }
+
+    smcf->quotas->set = 1;
+
+    for (i = 0; i < SBX_SCOPES; i++) {
+        sbx_quota_clear(&smcf->quotas->defaults[i]);
     }
 
     /*
@@ -184,6 +220,7 @@ ngx_http_sandbox_create_main_conf(ngx_conf_t *cf)
      *     smcf->binds_size = 0;
      *     smcf->config = NULL;
      *     smcf->used = 0;
+     *     smcf->nobody = 0;
      */
 
     smcf->require_isolation = NGX_CONF_UNSET;
@@ -259,6 +296,8 @@ ngx_http_sandbox_init_main_conf(ngx_conf_t *cf, void *conf)
         config->binds_size = (uint32_t) smcf->binds_size;
     }
 
+    config->quotas = *smcf->quotas;
+
     smcf->config = config;
 
     return NGX_CONF_OK;
@@ -284,6 +323,8 @@ ngx_http_sandbox_create_loc_conf(ngx_conf_t *cf)
 
     slcf->max_json = NGX_CONF_UNSET_SIZE;
     slcf->max_upload = NGX_CONF_UNSET;
+    slcf->tenant = NGX_CONF_UNSET_PTR;
+    slcf->user = NGX_CONF_UNSET_PTR;
 
     return slcf;
 }
@@ -295,8 +336,11 @@ ngx_http_sandbox_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_sandbox_loc_conf_t  *prev = parent;
     ngx_http_sandbox_loc_conf_t  *conf = child;
 
-    ngx_http_core_loc_conf_t  *clcf;
+    ngx_http_core_loc_conf_t      *clcf;
+    ngx_http_sandbox_main_conf_t  *smcf;
 
+    ngx_conf_merge_ptr_value(conf->tenant, prev->tenant, NULL);
+    ngx_conf_merge_ptr_value(conf->user, prev->user, NULL);
     ngx_conf_merge_size_value(conf->max_json, prev->max_json,
                               4 * 1024 * 1024);
     ngx_conf_merge_off_value(conf->max_upload, prev->max_upload,
@@ -317,6 +361,12 @@ ngx_http_sandbox_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         && conf->api != NGX_HTTP_SANDBOX_API_OFF)
     {
         clcf->handler = ngx_http_sandbox_handler;
+    }
+
+    if (conf->api == NGX_HTTP_SANDBOX_API_V1 && conf->tenant == NULL) {
+        smcf = ngx_http_conf_get_module_main_conf(cf,
+                                                  ngx_http_sandbox_module);
+        smcf->nobody = 1;
     }
 
     return NGX_CONF_OK;

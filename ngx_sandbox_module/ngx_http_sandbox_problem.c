@@ -190,6 +190,7 @@ static const struct {
     { SBX_E_EXISTS, NGX_HTTP_SANDBOX_ALREADY_EXISTS },
     { SBX_E_PRECONDITION, NGX_HTTP_SANDBOX_PRECONDITION_FAILED },
     { SBX_E_TOO_LARGE, NGX_HTTP_SANDBOX_PAYLOAD_TOO_LARGE },
+    { SBX_E_FORBIDDEN, NGX_HTTP_SANDBOX_FORBIDDEN },
     { SBX_E_CAPABILITY, NGX_HTTP_SANDBOX_CAPABILITY_NOT_SUPPORTED },
     { SBX_E_OFFSET, NGX_HTTP_SANDBOX_OFFSET_GONE },
     { SBX_OK, NGX_HTTP_SANDBOX_INTERNAL }
@@ -274,10 +275,26 @@ ngx_http_sandbox_problem_core(ngx_http_request_t *r,
 }
 
 
+/* How the limit is printed: processors are decimals. */
+
+static const sbx_limit_t *
+ngx_http_sandbox_problem_row(const sbx_f_error_t *error)
+{
+    const sbx_limit_t  *row;
+
+    row = sbx_quota_find(error->resource,
+                         strnlen(error->resource, sizeof(error->resource)),
+                         0);
+
+    return (row == NULL) ? sbx_quota_table : row;
+}
+
+
 ngx_int_t
 ngx_http_sandbox_problem_wire(ngx_http_request_t *r,
     const sbx_f_error_t *error)
 {
+    char                               limit[32];
     u_char                             text[sizeof(error->text)], *detail;
     size_t                             mend_len;
     uint64_t                           retry_after;
@@ -326,7 +343,9 @@ ngx_http_sandbox_problem_wire(ngx_http_request_t *r,
                             strnlen(error->resource,
                                     sizeof(error->resource)));
         ngx_http_sandbox_json_raw(&j, ",\"limit\":");
-        ngx_http_sandbox_json_int(&j, (int64_t) error->limit);
+        ngx_http_sandbox_json_raw_len(&j, limit,
+            sbx_limit_print(ngx_http_sandbox_problem_row(error),
+                            error->limit, limit));
     }
 
     if (e == NGX_HTTP_SANDBOX_OFFSET_GONE) {

@@ -203,7 +203,21 @@ ngx_http_sandbox_close_control(void *data)
 ngx_int_t
 ngx_http_sandbox_init_process(ngx_cycle_t *cycle)
 {
+    ngx_http_sandbox_main_conf_t  *smcf;
+
     ngx_http_sandbox_call_init(cycle);
+
+    smcf = ngx_http_cycle_get_module_main_conf(cycle,
+                                               ngx_http_sandbox_module);
+
+    /* once for a configuration, and not on the operator's terminal */
+
+    if (smcf != NULL && smcf->used && smcf->nobody && ngx_worker == 0) {
+        ngx_log_error(NGX_LOG_WARN, cycle->log, 0,
+                      "sandbox: a location answers whoever reaches it, for "
+                      "any tenant that he names: \"sandbox_tenant\" would "
+                      "bind callers to their own");
+    }
 
     return NGX_OK;
 }

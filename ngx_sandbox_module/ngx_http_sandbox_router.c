@@ -25,7 +25,7 @@ static ngx_int_t ngx_http_sandbox_route(ngx_http_request_t *r,
     ngx_http_sandbox_ctx_t *ctx);
 static ngx_int_t ngx_http_sandbox_raw_path(ngx_http_request_t *r,
     ngx_str_t *raw);
-static void ngx_http_sandbox_match(ngx_uint_t method,
+static void ngx_http_sandbox_match(ngx_http_request_t *r,
     ngx_http_sandbox_match_t *match);
 static ngx_uint_t ngx_http_sandbox_match_path(const char *path,
     ngx_http_sandbox_match_t *match);
@@ -83,6 +83,12 @@ ngx_http_sandbox_handler(ngx_http_request_t *r)
         return rc;
     }
 
+    rc = ngx_http_sandbox_identify(r, ctx);
+
+    if (rc != NGX_OK || r->header_sent) {
+        return rc;
+    }
+
     return ngx_http_sandbox_read_body(r, ctx);
 }
 
@@ -104,7 +110,7 @@ ngx_http_sandbox_route(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
     }
 
     if (rc == NGX_OK) {
-        ngx_http_sandbox_match(r->method, &match);
+        ngx_http_sandbox_match(r, &match);
     }
 
     if (match.allowed == 0) {
@@ -217,14 +223,22 @@ ngx_http_sandbox_raw_path(ngx_http_request_t *r, ngx_str_t *raw)
 /* HEAD is answered by its own route, or else by GET's. */
 
 static void
-ngx_http_sandbox_match(ngx_uint_t method, ngx_http_sandbox_match_t *match)
+ngx_http_sandbox_match(ngx_http_request_t *r,
+    ngx_http_sandbox_match_t *match)
 {
-    ngx_http_sandbox_route_t  *route;
-    ngx_http_sandbox_match_t   found;
+    ngx_uint_t                    method;
+    ngx_http_sandbox_route_t     *route;
+    ngx_http_sandbox_match_t      found;
+    ngx_http_sandbox_loc_conf_t  *slcf;
 
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sandbox_module);
+    method = r->method;
     found = *match;
 
-    for (route = ngx_http_sandbox_v1_routes; route->path != NULL; route++) {
+    route = (slcf->api == NGX_HTTP_SANDBOX_API_ADMIN)
+            ? ngx_http_sandbox_admin_routes : ngx_http_sandbox_v1_routes;
+
+    for ( /* void */ ; route->path != NULL; route++) {
 
         if (!ngx_http_sandbox_match_path(route->path, &found)) {
             continue;

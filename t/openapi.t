@@ -167,10 +167,15 @@ subtest 'the checker sees what is wrong' => sub {
 
 # ---- the server ------------------------------------------------------------
 
-my $t = SandboxTest->new(location => <<'CONF')->start;
+my $t = SandboxTest->new(location => <<'CONF', server => <<'ADMIN')->start;
             sandbox_max_json 64k;
             sandbox_max_upload 4m;
 CONF
+        location /admin/ {
+            sandbox_max_json 64k;
+            sandbox_api admin;
+        }
+ADMIN
 
 
 sub percent {
@@ -191,7 +196,9 @@ sub percent {
 sub target {
     my ($op, %a) = @_;
 
-    my $target = "/v1$op->{path}";
+    # the admin API is a server of its own in the document
+
+    my $target = ($op->{path} =~ m{^/admin/} ? '' : '/v1') . $op->{path};
     my %known = map { $_->{name} => 1 }
                 grep { $_->{in} eq 'query' } @{ $op->{parameters} };
 
@@ -857,6 +864,83 @@ subtest 'reserved and unknown routes' => sub {
 };
 
 
+subtest 'the admin API' => sub {
+    my %tenant = (tenant_id => 'acme-corp');
+    my %type = (headers => { 'Content-Type' => 'text/plain' });
+    my $large = { reset => [ 'a' x 70_000 ] };
+
+    calls(getSettings => 200, 'all of it');
+    calls(changeSettings => 200, 'the example',
+          json => example(changeSettings => 'quotas'));
+    calls(changeSettings => 200, 'back', json =>
+          { reset => [ 'quotas.organization.sessions',
+                       'quotas.node.memory', 'quotas.node.cpus' ] });
+    calls(changeSettings => '400 E3001', 'nothing', json => {}, valid => 1);
+    calls(changeSettings => '409 E2011', 'weaker isolation', valid => 1,
+          json => { require_isolation => JSON::PP::false });
+    calls(changeSettings => '413 E4005', 'a large body', json => $large);
+    calls(changeSettings => '415 E3011', 'another type', json => '{}', %type);
+
+    for my $case ([ Quota => %tenant ],
+                  [ UserQuota => %tenant, user_id => 'alice' ])
+    {
+        my ($name, %of) = @$case;
+        my %bad = (%of, tenant_id => '-');
+
+        calls("set$name" => 200, 'the example', %of,
+              json => { sessions => 100, memory => '32GB', cpus => undef });
+        calls("get$name" => 200, 'one that was set', %of);
+        calls("remove$name" => 204, 'as before', %of);
+        calls("get$name" => 200, 'one that was not', %of);
+        calls("get$name" => '400 E3001', 'no name', %bad);
+        calls("set$name" => '400 E3001', 'no name', %bad,
+              json => { sessions => 1 }, valid => 1);
+        calls("remove$name" => '400 E3001', 'no name', %bad);
+        calls("set$name" => '413 E4005', 'a large body', %of, json => $large);
+        calls("set$name" => '415 E3011', 'another type', %of, json => '{}',
+              %type);
+    }
+
+    calls(listAllSessions => 200, 'all',
+          query => { tenant_id => 'acme-corp', user_id => 'alice',
+                     limit => 1 });
+    calls(listAllSessions => '400 E3001', 'a limit that cannot be',
+          query => { limit => 0 });
+    calls(destroyTenantSessions => 200, 'of nobody',
+          query => { tenant_id => 'nobody' });
+    calls(destroyTenantSessions => '400 E3001', 'without a name');
+
+    calls(drain => 200, 'no more sessions');
+    calls(createSession => '503 E2004', 'none', json => { %who }, valid => 1);
+    calls(health => 503, 'tells', other => 1);
+    calls(undrain => 200, 'again');
+    calls(drain => '400 E3001', 'a flag that cannot be',
+          query => { end => 2 });
+};
+
+
+subtest 'quotas and identity' => sub {
+    my $small = SandboxTest->new(location => <<'CONF')->start;
+            sandbox_tenant $http_x_tenant;
+CONF
+    my $here = $t;
+    my %as = (headers => { 'X-Tenant' => 'acme-corp' });
+
+    $t = $small;
+    calls(createSession => '401 E1001', 'nobody', json => \%who,
+          valid => 1);
+    calls(createSession => '403 E1002', 'another', valid => 1, %as,
+          json => { tenant_id => 'other', user_id => 'alice' });
+    $t->write_conf(http => '    sandbox_quota user sessions=0;');
+    ok($t->reload, 'with quotas');
+    calls(createSession => '429 E2003', 'no room', valid => 1, %as,
+          json => { user_id => 'alice' });
+    $t = $here;
+
+    $small->finish(name => 'the other server leaves nothing');
+};
+
+
 subtest 'a node that is full' => sub {
     # One session's ids, away from those that other servers share.
 
@@ -893,7 +977,10 @@ subtest 'without a broker' => sub {
                 resizeProcess => { rows => 1, cols => 1 },
                 makeDirectory => { path => 'x' },
                 moveFile => { from => 'x', to => 'y' },
-                searchFiles => { pattern => 'x' });
+                searchFiles => { pattern => 'x' },
+                changeSettings => { require_isolation => JSON::PP::true },
+                setQuota => { sessions => 1 },
+                setUserQuota => { sessions => 1 });
     my %upgrade = (Connection => 'Upgrade', Upgrade => 'websocket',
                    'Sec-WebSocket-Version' => 13,
                    'Sec-WebSocket-Key' => 'dGhlIHNhbXBsZSBub25jZQ==');
@@ -903,8 +990,11 @@ subtest 'without a broker' => sub {
 
         calls($name => '503 E5001', 'cannot be', session_id => $id,
               path => 'data.txt', pid => 7,
+              tenant_id => 'acme-corp', user_id => 'alice',
               $name eq 'terminal' ? (headers => \%upgrade) : (),
-              query => $name =~ /ByQuery/ ? { path => 'data.txt' } : {},
+              query => $name =~ /ByQuery/ ? { path => 'data.txt' }
+                     : $name eq 'destroyTenantSessions'
+                       ? { tenant_id => 'acme-corp' } : {},
               $json{$name} ? (json => $json{$name}, valid => 1)
                            : $op{$name}{method} eq 'PUT' ? (body => 'x')
                            : ());

@@ -20,7 +20,8 @@ my $run = "$FindBin::Bin/lib/run-v2";
 # walks the whole of /usr.
 
 my @files = qw(quickstart.t lifecycle.t limits-memory.t limits-cpu.t
-               limits-processes.t limits-time.t limits-usage.t quota.t
+               limits-processes.t limits-time.t limits-usage.t
+               storage-quota.t
                escape/syscalls.t escape/kernel.t);
 my @programs = grep { -x }
                map { "$SandboxTest::BUILD/t/core/$_" }

@@ -103,10 +103,10 @@ static const sbx_json_field_t  ngx_http_sandbox_v1_manifest_fields[] = {
 
 const sbx_json_field_t  ngx_http_sandbox_v1_create_fields[] = {
 
-    { .name = "tenant_id", .type = SBX_JSON_STRING, .required = 1,
+    { .name = "tenant_id", .type = SBX_JSON_STRING,
       .offset = CREATE(tenant) },
 
-    { .name = "user_id", .type = SBX_JSON_STRING, .required = 1,
+    { .name = "user_id", .type = SBX_JSON_STRING,
       .offset = CREATE(user) },
 
     { .name = "template", .type = SBX_JSON_STRING, .nullable = 1,
@@ -215,16 +215,8 @@ static int
 ngx_http_sandbox_v1_create_check(ngx_http_request_t *r,
     ngx_http_sandbox_v1_create_t *body, sbx_create_t *create, sbx_error_t *e)
 {
-    static const char  pattern[] =
-        "must be 1 to 128 of A-Z a-z 0-9 . _ @ : + - and begin with a letter"
-        " or digit";
-
-    if (!sbx_name_ok(body->tenant.data, body->tenant.len)) {
-        return sbx_error(e, 0, SBX_E_INVALID, "/tenant_id: %s", pattern);
-    }
-
-    if (!sbx_name_ok(body->user.data, body->user.len)) {
-        return sbx_error(e, 0, SBX_E_INVALID, "/user_id: %s", pattern);
+    if (ngx_http_sandbox_own_names(r, &body->tenant, &body->user, e) != 0) {
+        return -1;
     }
 
     if (body->template.data == NULL) {

@@ -174,6 +174,11 @@ ngx_http_sandbox_v1_list(ngx_http_request_t *r)
     ngx_http_sandbox_json_init(&list->json, r->pool);
     ngx_http_sandbox_json_raw(&list->json, "{\"sessions\":[");
 
+    if (!ngx_http_sandbox_may_see(r, &tenant, &user)) {
+        ngx_http_sandbox_json_raw(&list->json, "],\"next_cursor\":null}");
+        return ngx_http_sandbox_json_send(r, NGX_HTTP_OK, &list->json);
+    }
+
     call = ngx_http_sandbox_v1_call(r, SBX_OP_LIST, ask, sizeof(sbx_list_t),
                                     NGX_INVALID_FILE, list);
 

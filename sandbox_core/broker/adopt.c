@@ -139,6 +139,10 @@ sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg, sbx_error_t *e)
         b->seq = s->info.seq;
     }
 
+    if (sbx_quota_take(s, e) != 0) {
+        return -1;
+    }
+
     if (sbx_ids_retake(b, s) != 0) {
         s->uid_first = 0;
         return sbx_error(e, 0, SBX_E_INTERNAL, "its ids are not ours");
@@ -174,7 +178,10 @@ sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg, sbx_error_t *e)
         return -1;
     }
 
-    (void) sbx_cgroup_command_reclaim(s->cgroup);
+    /* what still runs counts */
+
+    s->hold.inherited = sbx_cgroup_command_reclaim(s->cgroup);
+    sbx_quota_commands(s, (int) s->hold.inherited);
     (void) sbx_cgroup_session_ahead(s->cgroup, 0);
 
     return 0;

@@ -200,7 +200,9 @@ sbx_broker_files(sbx_broker_t *b, sbx_error_t *e)
                          b->options->state_dir);
     }
 
-    if (sbx_ids_tag(b, e) != 0 || sbx_graves_open(b, e) != 0) {
+    if (sbx_ids_tag(b, e) != 0 || sbx_graves_open(b, e) != 0
+        || sbx_quota_open(b, e) != 0)
+    {
         return -1;
     }
 
@@ -356,6 +358,11 @@ sbx_broker_restore(sbx_broker_t *b, sbx_store_t *store)
         (void) close(store->config);
     }
 
+    if (store->config == -1) {
+        /* a server that is started anew takes sessions again */
+        b->quotas.draining.value = 0;
+    }
+
     for (i = 0; i < store->n; i++) {
         sbx_adopt_session(b, &store->sessions[i].msg,
                           store->sessions[i].fds);
@@ -509,7 +516,14 @@ sbx_broker_records(sbx_event_t *ev, uint32_t events)
 
     for (job = sbx_record_done(&b->writer); job != NULL; job = next) {
         next = job->next;
-        sbx_session_recorded(job->session, job->err);
+
+        if (strcmp(job->name, SBX_QUOTA_FILE) == 0) {
+            sbx_quota_saved(b, job->err);
+
+        } else {
+            sbx_session_recorded(job->session, job->err);
+        }
+
         sbx_record_job_free(job);
     }
 }
@@ -672,6 +686,7 @@ sbx_broker_done(sbx_broker_t *b)
     sbx_setup_undo(b);
     sbx_ids_close(b);
     sbx_graves_close(b);
+    sbx_quota_close(b);
     sbx_loop_done(&b->loop);
 
     (void) unlinkat(b->state, "sessions", AT_REMOVEDIR);

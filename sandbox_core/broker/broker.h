@@ -35,6 +35,8 @@
 #define SBX_DISCARDERS          8         /* threads */
 #define SBX_DISCARD_MAX         1024      /* descriptors to be closed */
 #define SBX_FDS_RESERVE         320       /* more than a datagram brings */
+#define SBX_ACCOUNT_BUCKETS     4096
+#define SBX_QUOTA_FILE          "quotas"
 #define SBX_CHANGES_MAX         64        /* waiting, of one session */
 
 
@@ -99,6 +101,23 @@ typedef struct {
     int              fds[SBX_TASK_FDS_MAX + 8];
 } sbx_pending_t;
 
+
+/*
+ * What a session, made or being made, holds of its quotas, from before there
+ * is anything of it until nothing is left.
+ */
+
+typedef struct sbx_account_s  sbx_account_t;
+
+typedef struct {
+    sbx_account_t   *accounts[SBX_SCOPES];  /* none of the node */
+    sbx_node_t       links[SBX_SCOPES];     /* in theirs */
+    sbx_quota_t      taken;
+    uint32_t         inherited;       /* commands of an earlier broker */
+    unsigned         held:1;
+} sbx_hold_t;
+
+
 struct sbx_session_s {
     sbx_broker_t            *broker;
     sbx_node_t               link;      /* broker->sessions, oldest first */
@@ -152,6 +171,7 @@ struct sbx_session_s {
     uint32_t                 backoff;
 
     sbx_record_job_t        *job;       /* being written */
+    sbx_hold_t               hold;
     sbx_node_t               changes;   /* sbx_alter_t, the first of which
                                            is being written */
     uint32_t                 nchanges;
@@ -218,6 +238,49 @@ typedef struct {
     uint32_t      next;
     int           fd;
 } sbx_graves_t;
+
+
+/*
+ * ---- quotas --------------------------------------------------------------
+ */
+
+/* Of an organization or a user; there as long as it has sessions or what the
+ * admin API gave it. */
+
+struct sbx_account_s {
+    sbx_account_t   *next;            /* same bucket */
+    sbx_node_t       sessions;        /* .hold.links */
+    sbx_scope_t      scope;
+    sbx_quota_t      used;
+    sbx_quota_t      live;
+    uint32_t         is_live;
+    int64_t          changed;
+    char             by[SBX_BY_MAX + 8];
+    char             tenant[SBX_NAME_MAX + 8];
+    char             user[SBX_NAME_MAX + 8];
+};
+
+typedef struct {
+    uint64_t         value;           /* SBX_UNSET: as configured */
+    uint64_t         previous;
+    int64_t          changed;         /* unix ms; 0: never */
+    char             by[SBX_BY_MAX + 8];
+} sbx_setting_t;
+
+typedef struct {
+    sbx_account_t   *buckets[SBX_ACCOUNT_BUCKETS];
+    uint64_t         seed;
+    uint32_t         naccounts;
+    uint32_t         nlive;
+    sbx_quota_t      used;            /* of the node */
+    sbx_setting_t    settings[SBX_SETTINGS];
+    sbx_setting_t    draining;
+    sbx_node_t       saved;           /* calls: this file, and the next */
+    sbx_node_t       waiting;
+    sbx_node_t       sweeps;          /* DESTROY_ALL */
+    unsigned         saving:1;
+    unsigned         dirty:1;
+} sbx_quotas_t;
 
 
 /*
@@ -298,6 +361,7 @@ struct sbx_broker_s {
     sbx_record_writer_t  writer;
     sbx_event_t      writer_event;
     sbx_discard_t   *discard;
+    sbx_quotas_t     quotas;
 
     unsigned         configured:1;
     unsigned         ever_configured:1;
@@ -415,7 +479,8 @@ void sbx_session_free(sbx_session_t *s);
 /* command.c */
 void sbx_command_call(sbx_session_t *s, const sbx_call_t *head, int fd,
     const void *body);
-void sbx_command_over(sbx_session_t *s, uint32_t number);
+/* 1, or 0: no such command runs. */
+int sbx_command_over(sbx_session_t *s, uint32_t number);
 void sbx_command_reaped(sbx_session_t *s);
 void sbx_command_tick(sbx_timer_t *timer);
 void sbx_command_queue_tick(sbx_timer_t *timer);
@@ -475,6 +540,47 @@ void sbx_graves_add(sbx_broker_t *b, const sbx_f_session_t *info,
     sbx_ended_t why, int64_t at);
 const sbx_grave_t *sbx_graves_find(sbx_broker_t *b, const char *id);
 void sbx_graves_close(sbx_broker_t *b);
+
+/* quota.c */
+int sbx_quota_row_ok(const sbx_quota_row_t *row);
+int sbx_quota_config_ok(const sbx_quota_config_t *config);
+/*
+ * Whether a session with such limits would be within every quota; -1 fills
+ * error.  Nothing may come between it and sbx_quota_take().
+ */
+int sbx_quota_admit(sbx_broker_t *b, const sbx_call_t *head,
+    const sbx_limits_t *limits, sbx_f_error_t *error);
+/* By s->info; -1: out of memory.  Of an adopted session without asking. */
+int sbx_quota_take(sbx_session_t *s, sbx_error_t *e);
+void sbx_quota_give(sbx_session_t *s);
+/* A command begins; -1 fills error. */
+int sbx_quota_command(sbx_session_t *s, sbx_f_error_t *error);
+/* By s: how many run has changed. */
+void sbx_quota_commands(sbx_session_t *s, int n);
+/* What init says of commands that an earlier broker had started. */
+void sbx_quota_inherited(sbx_session_t *s, uint32_t running, int over);
+sbx_account_t *sbx_quota_account(sbx_broker_t *b, const char *tenant,
+    const char *user, int make);
+/* Frees it unless something still needs it. */
+void sbx_quota_settle(sbx_broker_t *b, sbx_account_t *account);
+/* What holds of each resource; with_live 0: by configuration alone. */
+void sbx_quota_limits(const sbx_broker_t *b, sbx_scope_t scope,
+    const char *tenant, const char *user, int with_live, sbx_quota_t *q);
+uint64_t sbx_setting_configured(const sbx_broker_t *b, unsigned i);
+uint64_t sbx_setting_value(const sbx_broker_t *b, unsigned i);
+
+/* quota_file.c: what the admin API has set, kept over restarts */
+int sbx_quota_open(sbx_broker_t *b, sbx_error_t *e);
+/* Answers the call once what holds now is safe. */
+void sbx_quota_save(sbx_broker_t *b, sbx_call_out_t *call);
+void sbx_quota_saved(sbx_broker_t *b, int err);
+void sbx_quota_close(sbx_broker_t *b);
+
+/* admin.c */
+void sbx_admin_call(sbx_broker_t *b, sbx_call_out_t *call, const void *body);
+/* Answers a change that is safe. */
+void sbx_admin_answer(sbx_broker_t *b, sbx_call_out_t *call, int err);
+void sbx_admin_gone(sbx_broker_t *b, const sbx_session_t *s);
 
 
 #endif

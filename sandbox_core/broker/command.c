@@ -73,6 +73,11 @@ sbx_command_call(sbx_session_t *s, const sbx_call_t *head, int fd,
     p.task.op = head->op;
     memcpy(p.task.request_id, head->request_id, sizeof(p.task.request_id));
 
+    if (head->op == SBX_OP_EXEC && sbx_quota_command(s, &error) != 0) {
+        sbx_call_refuse(b, head, fd, &error);
+        return;
+    }
+
     if (head->op == SBX_OP_EXEC && sbx_command_exec(s, &limits, &p, &e) != 0)
     {
         sbx_log_error(SBX_LOG_ERROR,
@@ -229,6 +234,7 @@ sbx_command_exec(sbx_session_t *s, const sbx_exec_limits_t *limits,
     }
 
     sbx_list_append(&s->running, &command->link);
+    sbx_quota_commands(s, 1);
 
     task->command = command->number;
     task->processes = limits->processes != SBX_UNSET ? limits->processes
@@ -251,7 +257,7 @@ sbx_command_exec(sbx_session_t *s, const sbx_exec_limits_t *limits,
 
     sbx_command_close(s, p, 1);
     p->nfds = 1;
-    sbx_command_over(s, command->number);
+    (void) sbx_command_over(s, command->number);
 
     return sbx_error(e, EMFILE, SBX_E_UNAVAILABLE,
                      "the command's group cannot be opened");
@@ -387,7 +393,7 @@ sbx_command_start(sbx_session_t *s, sbx_pending_t *p)
 
     if (waiting == NULL) {
         sbx_command_close(s, p, 0);
-        sbx_command_over(s, p->task.command);
+        (void) sbx_command_over(s, p->task.command);
         return;
     }
 
@@ -437,7 +443,7 @@ sbx_command_refuse(sbx_session_t *s, sbx_pending_t *p,
     sbx_call_refuse(s->broker, &p->head, p->fds[0], error);
 
     if (p->task.op == SBX_OP_EXEC) {
-        sbx_command_over(s, p->task.command);
+        (void) sbx_command_over(s, p->task.command);
     }
 }
 
@@ -542,7 +548,7 @@ sbx_command_send(sbx_session_t *s, sbx_op_t op)
 }
 
 
-void
+int
 sbx_command_over(sbx_session_t *s, uint32_t number)
 {
     sbx_node_t     *node;
@@ -554,12 +560,15 @@ sbx_command_over(sbx_session_t *s, uint32_t number)
         if (command->number == number) {
             sbx_list_remove(node);
             sbx_list_append(&s->lingering, node);
+            sbx_quota_commands(s, -1);
             s->backoff = SBX_COMMAND_BACKOFF_MIN;
             sbx_command_soon(s, 0);
             sbx_idle_touch(s);
-            return;
+            return 1;
         }
     }
+
+    return 0;
 }
 
 
@@ -677,6 +686,7 @@ sbx_command_drop(sbx_session_t *s)
         node = s->running.next;
         sbx_list_remove(node);
         sbx_list_append(&s->lingering, node);
+        sbx_quota_commands(s, -1);
     }
 
     if (s->spare != NULL) {

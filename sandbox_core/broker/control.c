@@ -47,6 +47,7 @@ static void sbx_control_hello(sbx_control_t *control,
     const sbx_datagram_t *datagram, size_t n);
 static void sbx_control_config(sbx_control_t *control,
     const sbx_config_t *config);
+static void sbx_control_unfit(sbx_control_t *control, const sbx_error_t *e);
 static void sbx_control_answer(sbx_control_t *control, const sbx_error_t *e);
 static void sbx_control_call(sbx_control_t *control,
     const sbx_datagram_t *datagram, size_t n, int *fds, unsigned nfds);
@@ -432,6 +433,13 @@ sbx_control_config(sbx_control_t *control, const sbx_config_t *config)
         return;
     }
 
+    if (!sbx_quota_config_ok(&config->quotas)) {
+        (void) sbx_error(&e, 0, SBX_E_INVALID,
+                         "the table of quotas is malformed");
+        sbx_control_unfit(control, &e);
+        return;
+    }
+
     if (b->configured) {
         sbx_setup_change(b, config);
         sbx_control_answer(control, NULL);
@@ -449,9 +457,19 @@ sbx_control_config(sbx_control_t *control, const sbx_config_t *config)
 
     sbx_log_error(SBX_LOG_ERROR, NULL, &e, "no session can be made");
     b->problem = e;
-    sbx_control_answer(control, &e);
+    sbx_control_unfit(control, &e);
+}
 
-    /* nobody keeps a broker that cannot work, unless it is on its own */
+
+/* Nobody keeps a broker that cannot work, unless it is on its own. */
+
+static void
+sbx_control_unfit(sbx_control_t *control, const sbx_error_t *e)
+{
+    sbx_broker_t  *b;
+
+    b = control->broker;
+    sbx_control_answer(control, e);
 
     if (!b->options->standalone && b->nsessions == 0 && !b->ever_configured)
     {

@@ -54,6 +54,7 @@ sbx_create(sbx_broker_t *b, sbx_call_out_t *call, const sbx_create_t *body,
 {
     sbx_error_t         e;
     sbx_create_t        create;
+    sbx_f_error_t       error;
     sbx_session_t      *s;
     sbx_auto_free char *data = NULL;
 
@@ -75,6 +76,17 @@ sbx_create(sbx_broker_t *b, sbx_call_out_t *call, const sbx_create_t *body,
     }
 
     if (!b->isolated && sbx_create_weak(b, call, &create) != 0) {
+        return;
+    }
+
+    if (b->quotas.draining.value) {
+        (void) sbx_error(&e, 0, SBX_E_CAPACITY, "this node is draining");
+        sbx_call_error(call, &e);
+        return;
+    }
+
+    if (sbx_quota_admit(b, &call->head, &create.limits, &error) != 0) {
+        sbx_call_fail(call, &error);
         return;
     }
 
@@ -215,7 +227,9 @@ sbx_create_weak(sbx_broker_t *b, sbx_call_out_t *call,
     weak = sbx_layers_weak(&b->layers);
     sbx_layers_names(weak, names, sizeof(names));
 
-    if (!b->config.require_isolation && (body->flags & SBX_CREATE_WEAK_OK)) {
+    if (!sbx_setting_value(b, SBX_SETTING_ISOLATION)
+        && (body->flags & SBX_CREATE_WEAK_OK))
+    {
         sbx_log(SBX_LOG_WARN,
                 &(sbx_log_about_t) { call->head.request_id, NULL }, 0,
                 "a session is made that is not isolated by: %s", names);
@@ -451,6 +465,11 @@ sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
     }
 
     sbx_create_info(s, head, body);
+
+    if (sbx_quota_take(s, e) != 0) {
+        sbx_session_free(s);
+        return -1;
+    }
 
     if (mkdirat(b->sessions_dir, s->info.id, 0700) == -1) {
         (void) sbx_error(e, errno, SBX_E_UNAVAILABLE,

@@ -183,7 +183,7 @@ sbx_record_write(sbx_record_writer_t *w, sbx_record_job_t *job)
 
     if (fd != -1 && sbx_write_all(fd, job->data, job->size) == 0
         && fsync(fd) == 0
-        && renameat(job->dir, SBX_RECORD_TEMP, job->dir, SBX_RECORD_NAME) == 0
+        && renameat(job->dir, SBX_RECORD_TEMP, job->dir, job->name) == 0
         && fsync(job->dir) == 0 && fsync(w->parent) == 0)
     {
         return 0;
@@ -193,6 +193,33 @@ sbx_record_write(sbx_record_writer_t *w, sbx_record_job_t *job)
     (void) unlinkat(job->dir, SBX_RECORD_TEMP, 0);
 
     return err;
+}
+
+
+sbx_record_job_t *
+sbx_record_file(const char *name, const void *data, size_t size, int dir)
+{
+    sbx_record_job_t  *job;
+
+    job = malloc(sizeof(sbx_record_job_t) + size);
+
+    if (job == NULL) {
+        return NULL;
+    }
+
+    memset(job, 0, sizeof(sbx_record_job_t));
+    job->name = name;
+    job->size = size;
+    job->dir = fcntl(dir, F_DUPFD_CLOEXEC, 3);
+
+    if (job->dir == -1) {
+        free(job);
+        return NULL;
+    }
+
+    memcpy(job->data, data, size);
+
+    return job;
 }
 
 
@@ -212,6 +239,7 @@ sbx_record_job(sbx_record_head_t *head, const void *meta, const void *env,
     }
 
     memset(job, 0, sizeof(sbx_record_job_t));
+    job->name = SBX_RECORD_NAME;
     job->size = size;
     job->dir = fcntl(dir, F_DUPFD_CLOEXEC, 3);
 

@@ -36,6 +36,7 @@ struct sbx_record_job_s {
     void              *session;         /* NULL: nobody waits any more */
     int                dir;             /* owned */
     int                err;             /* the outcome: an errno, or 0 */
+    const char        *name;            /* SBX_RECORD_NAME, or another's */
     size_t             size;
     uint8_t            data[];
 };
@@ -62,6 +63,9 @@ void sbx_record_writer_close(sbx_record_writer_t *w);
 /* Fills the sums and sizes of head; the job is the caller's until queued. */
 sbx_record_job_t *sbx_record_job(sbx_record_head_t *head, const void *meta,
     const void *env, int dir);
+/* Any file of dir, whose name is a constant; NULL: errno. */
+sbx_record_job_t *sbx_record_file(const char *name, const void *data,
+    size_t size, int dir);
 void sbx_record_queue(sbx_record_writer_t *w, sbx_record_job_t *job);
 /* All that is done, as a list; the caller frees each, by
  * sbx_record_job_free(). */

@@ -46,6 +46,12 @@ static const sbx_service_t  sbx_services[] = {
     { SBX_OP_GET, sbx_service_get },
     { SBX_OP_LIST, sbx_service_list_start },
     { SBX_OP_DESTROY, sbx_service_destroy },
+    { SBX_OP_QUOTA_GET, sbx_admin_call },
+    { SBX_OP_QUOTA_SET, sbx_admin_call },
+    { SBX_OP_SETTINGS_GET, sbx_admin_call },
+    { SBX_OP_SETTINGS_SET, sbx_admin_call },
+    { SBX_OP_DRAIN, sbx_admin_call },
+    { SBX_OP_DESTROY_ALL, sbx_admin_call },
     { SBX_OP_END, sbx_service_destroy },
     { 0, NULL }
 };
@@ -91,6 +97,11 @@ sbx_service_health(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
     if (b->configured && !b->ending) {
         sbx_setup_doctor(b, &d);
         health.ok = sbx_doctor_health(&d, &e) == 0;
+
+        if (health.ok && b->quotas.draining.value) {
+            health.ok = 0;
+            (void) sbx_error(&e, 0, SBX_E_CAPACITY, "this node is draining");
+        }
     }
 
     if (health.ok) {

@@ -379,10 +379,12 @@ sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
         return 0;
 
     case SBX_R_COMMAND_OVER:
-        sbx_command_over(s, record->command);
+        sbx_quota_inherited(s, record->running,
+                            !sbx_command_over(s, record->command));
         return 0;
 
     case SBX_R_REAPED:
+        sbx_quota_inherited(s, record->running, 0);
         sbx_command_reaped(s);
         return 0;
 

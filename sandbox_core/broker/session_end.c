@@ -277,6 +277,8 @@ sbx_session_gone(sbx_session_t *s)
     sbx_call_forget(b, s);
     sbx_session_erase(s);
     sbx_ids_give(b, s);
+    sbx_quota_give(s);
+    sbx_admin_gone(b, s);
 
     while (!sbx_list_empty(&s->destroyers)) {
         call = sbx_node_of(s->destroyers.next, sbx_call_out_t, wait);
@@ -372,6 +374,7 @@ sbx_session_free(sbx_session_t *s)
     sbx_credit_close(s);
     sbx_idle_close(s);
     sbx_ids_give(s->broker, s);
+    sbx_quota_give(s);
 
     if (s->dir != -1) {
         (void) close(s->dir);

@@ -10,6 +10,8 @@
 static int sbx_setup_parts(sbx_broker_t *b, sbx_error_t *e);
 static int sbx_setup_storage(sbx_broker_t *b, sbx_error_t *e);
 static void sbx_setup_probe(sbx_broker_t *b);
+static void sbx_setup_tell(const sbx_broker_t *b,
+    const sbx_config_t *config);
 static int sbx_setup_isolation(sbx_broker_t *b, sbx_error_t *e);
 
 
@@ -194,6 +196,36 @@ sbx_setup_keep_config(sbx_broker_t *b, sbx_error_t *e)
 }
 
 
+/* For whom the new values count. */
+
+static void
+sbx_setup_tell(const sbx_broker_t *b, const sbx_config_t *config)
+{
+    unsigned             i, n;
+    const sbx_config_t  *own;
+
+    own = &b->config;
+
+    if (memcmp(&own->max, &config->max, sizeof(own->max)) != 0
+        || memcmp(&own->quotas, &config->quotas, sizeof(own->quotas)) != 0)
+    {
+        sbx_log(SBX_LOG_NOTICE, NULL, 0,
+                "new limits and quotas count for new sessions, %u go on as "
+                "they are", b->nrunning);
+    }
+
+    for (i = 0, n = b->quotas.nlive; i < SBX_SETTINGS; i++) {
+        n += b->quotas.settings[i].value != SBX_UNSET;
+    }
+
+    if (n != 0) {
+        sbx_log(SBX_LOG_NOTICE, NULL, 0,
+                "%u quotas and settings of the admin API win over the "
+                "configuration", n);
+    }
+}
+
+
 void
 sbx_setup_change(sbx_broker_t *b, const sbx_config_t *config)
 {
@@ -224,12 +256,15 @@ sbx_setup_change(sbx_broker_t *b, const sbx_config_t *config)
                 "broker is started anew");
     }
 
+    sbx_setup_tell(b, config);
+
     own->max = config->max;
     own->require_isolation = config->require_isolation;
     memcpy(own->template_dir, config->template_dir,
            sizeof(own->template_dir));
     memcpy(own->binds, config->binds, sizeof(own->binds));
     own->binds_size = config->binds_size;
+    own->quotas = config->quotas;
 
     if (sbx_setup_keep_config(b, &e) != 0) {
         sbx_log_error(SBX_LOG_WARN, NULL, &e, "new configuration");

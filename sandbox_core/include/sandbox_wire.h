@@ -24,6 +24,7 @@
 
 #include "sandbox_error.h"
 #include "sandbox_limits.h"
+#include "sandbox_quota.h"
 
 
 #define SBX_WIRE_MAGIC        0x31584253u     /* "SBX1" */
@@ -73,6 +74,14 @@ typedef enum {
     SBX_OP_PAUSE         = 25,
     SBX_OP_RESUME        = 26,
     SBX_OP_END           = 27,   /* DESTROY that gives time */
+
+    /* the admin API's, answered where sbx_config_t allows it */
+    SBX_OP_QUOTA_GET     = 32,
+    SBX_OP_QUOTA_SET     = 33,
+    SBX_OP_SETTINGS_GET  = 34,
+    SBX_OP_SETTINGS_SET  = 35,
+    SBX_OP_DRAIN         = 36,
+    SBX_OP_DESTROY_ALL   = 37,   /* of head.tenant; END counts them */
 
     /* calls that are handed to the session's init */
     SBX_OP_EXEC          = 64,
@@ -206,6 +215,7 @@ typedef struct {
     char          cgroup[SBX_PATH_MAX];   /* "" = below the broker's own */
     char          storage_dir[SBX_PATH_MAX];  /* "" = the state directory */
     char          binds[SBX_BINDS_SIZE];  /* sandbox_rules.h */
+    sbx_quota_config_t  quotas;           /* sandbox_quota.h */
 } sbx_config_t;
 
 /* The answer to HELLO_CONFIG. */
@@ -243,6 +253,9 @@ typedef enum {
     SBX_F_CHECK      = 19,    /* sbx_f_check_t, one for each check */
     SBX_F_CAPABILITY = 20,    /* sbx_f_capability_t, one for each */
     SBX_F_TEMPLATE   = 21,    /* sbx_f_template_t, one for each */
+    SBX_F_QUOTA      = 26,    /* sbx_f_quota_t */
+    SBX_F_SETTING    = 27,    /* sbx_f_setting_t, one for each */
+    SBX_F_DRAIN      = 28,    /* sbx_f_drain_t */
 
     /* worker to init */
     SBX_F_EXEC       = 64,    /* sbx_f_exec_t, then STRINGS, then STDIN */

@@ -480,6 +480,13 @@ sbx_init_command_answer(sbx_init_command_t *c)
 
     sbx_init_process_ended(c);
 
+    /* The broker hears of it first: who is answered may ask for the next
+     * command at once, and is to find the place of this one free. */
+
+    if (!c->started || c->reaped) {
+        sbx_init_command_release(c);
+    }
+
     if (c->exec.flags & SBX_EXEC_BACKGROUND) {
         sbx_init_exec_begun(c);
 

@@ -483,7 +483,7 @@ sbx_check_quota(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
     (void) row;
 
     dir = d->layers->storage_dir;
-    (void) sbx_quota_type(dir, type, sizeof(type));
+    (void) sbx_project_type(dir, type, sizeof(type));
 
     if (d->layers->probed.err[SBX_LAYER_PROJECT_QUOTA] == 0) {
         sbx_check_found(c, "%.120s: enforced by its %s", dir, type);

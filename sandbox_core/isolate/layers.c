@@ -218,7 +218,7 @@ sbx_layer_mend(const sbx_layers_t *l, sbx_layer_t layer,
     sbx_f_capability_t *c)
 {
     if (sbx_layer_rows[layer].mend == NULL) {
-        sbx_quota_mend(l->storage_dir, c->mend, sizeof(c->mend));
+        sbx_project_mend(l->storage_dir, c->mend, sizeof(c->mend));
         return;
     }
 

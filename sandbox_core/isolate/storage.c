@@ -228,7 +228,7 @@ sbx_storage_mend(const sbx_storage_t *storage, char *buf, size_t size)
 {
     size_t  len;
 
-    sbx_quota_mend(storage->named, buf, size);
+    sbx_project_mend(storage->named, buf, size);
     len = strlen(buf);
     (void) snprintf(buf + len, size - len, "; or set sandbox_storage image");
 }

@@ -44,8 +44,8 @@ void sbx_storage_named(const char *dir, const char *state_dir, char *buf,
     size_t size);
 /* A command by which the file system of dir has a project quota, and which
  * type it is; storage_quota.c. */
-void sbx_quota_mend(const char *dir, char *buf, size_t size);
-const char *sbx_quota_type(const char *dir, char *buf, size_t size);
+void sbx_project_mend(const char *dir, char *buf, size_t size);
+const char *sbx_project_type(const char *dir, char *buf, size_t size);
 /* The check of /doctor. */
 void sbx_storage_check(const sbx_storage_t *storage, sbx_f_check_t *c);
 

@@ -20,21 +20,22 @@ typedef struct {
     char   type[32];
     char   source[80];
     int    asked;                     /* to be mounted with project quota */
-} sbx_quota_mount_t;
+} sbx_project_mount_t;
 
 
-static int sbx_quota_find(const char *dir, sbx_quota_mount_t *m);
-static int sbx_quota_line(char *line, const char *dev, sbx_quota_mount_t *m);
+static int sbx_project_find(const char *dir, sbx_project_mount_t *m);
+static int sbx_project_line(char *line, const char *dev,
+    sbx_project_mount_t *m);
 
 
 void
-sbx_quota_mend(const char *dir, char *buf, size_t size)
+sbx_project_mend(const char *dir, char *buf, size_t size)
 {
-    sbx_quota_mount_t  m;
+    sbx_project_mount_t  m;
 
-    memset(&m, 0, sizeof(sbx_quota_mount_t));
+    memset(&m, 0, sizeof(sbx_project_mount_t));
 
-    if (sbx_quota_find(dir, &m) == 0 && m.asked) {
+    if (sbx_project_find(dir, &m) == 0 && m.asked) {
         (void) snprintf(buf, size, "%.60s is mounted with it: modprobe "
                         "quota_v2, or use a kernel with CONFIG_QUOTA and "
                         "CONFIG_QFMT_V2", m.point);
@@ -65,13 +66,13 @@ sbx_quota_mend(const char *dir, char *buf, size_t size)
 
 
 const char *
-sbx_quota_type(const char *dir, char *buf, size_t size)
+sbx_project_type(const char *dir, char *buf, size_t size)
 {
-    sbx_quota_mount_t  m;
+    sbx_project_mount_t  m;
 
-    memset(&m, 0, sizeof(sbx_quota_mount_t));
+    memset(&m, 0, sizeof(sbx_project_mount_t));
 
-    (void) snprintf(buf, size, "%s", sbx_quota_find(dir, &m) == 0 ? m.type
+    (void) snprintf(buf, size, "%s", sbx_project_find(dir, &m) == 0 ? m.type
                                                                   : "gone");
 
     return buf;
@@ -80,7 +81,7 @@ sbx_quota_type(const char *dir, char *buf, size_t size)
 
 /* dir, or what is there of its path, may be made later. */
 static int
-sbx_quota_find(const char *dir, sbx_quota_mount_t *m)
+sbx_project_find(const char *dir, sbx_project_mount_t *m)
 {
     FILE        *f;
     char         path[SBX_PATH_MAX], dev[32], *line, *slash;
@@ -113,7 +114,7 @@ sbx_quota_find(const char *dir, sbx_quota_mount_t *m)
     /* the first: others are bind mounts of parts of it */
 
     while (getline(&line, &size, f) > 0
-           && sbx_quota_line(line, dev, m) == -1)
+           && sbx_project_line(line, dev, m) == -1)
     {
         /* void */
     }
@@ -127,7 +128,7 @@ sbx_quota_find(const char *dir, sbx_quota_mount_t *m)
 
 /* "26 1 254:0 / /point rw - ext4 /dev/vda rw,prjquota" */
 static int
-sbx_quota_line(char *line, const char *dev, sbx_quota_mount_t *m)
+sbx_project_line(char *line, const char *dev, sbx_project_mount_t *m)
 {
     char  id[32], *rest, options[512];
 

@@ -1,4 +1,5 @@
 #include "json_parser.h"
+#include "sandbox_quota.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -132,6 +133,19 @@ wrong:
 }
 
 
+static const sbx_limit_t *
+sbx_json_limit(const sbx_json_field_t *field)
+{
+    size_t              len;
+    const sbx_limit_t  *limit;
+
+    len = strlen(field->limit);
+    limit = sbx_limit_find(field->limit, len, 1);
+
+    return limit != NULL ? limit : sbx_quota_find(field->limit, len, 1);
+}
+
+
 static int
 sbx_json_bind_limit(sbx_json_parser_t *p, const sbx_json_field_t *field,
     void *value, const sbx_json_scalar_t *s)
@@ -139,7 +153,7 @@ sbx_json_bind_limit(sbx_json_parser_t *p, const sbx_json_field_t *field,
     sbx_error_t         e;
     const sbx_limit_t  *limit;
 
-    limit = sbx_limit_find(field->limit, strlen(field->limit), 1);
+    limit = sbx_json_limit(field);
 
     if (limit == NULL) {
         p->failed = 1;
@@ -267,7 +281,7 @@ sbx_json_null(sbx_json_parser_t *p, sbx_json_frame_t *frame)
         return 1;
     }
 
-    limit = sbx_limit_find(field->limit, strlen(field->limit), 1);
+    limit = sbx_json_limit(field);
 
     if (limit != NULL && limit->unlimited_ok) {
         *(uint64_t *) (void *) (frame->target + field->offset) =

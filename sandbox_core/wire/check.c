@@ -55,6 +55,26 @@ static const sbx_wire_string_t  sbx_wire_list_strings[] = {
     { NULL, 0, 0 }
 };
 
+static const sbx_wire_string_t  sbx_wire_quota_strings[] = {
+    STRING(sbx_quota_set_t, by),
+    { NULL, 0, 0 }
+};
+
+static const sbx_wire_string_t  sbx_wire_settings_strings[] = {
+    STRING(sbx_settings_set_t, by),
+    { NULL, 0, 0 }
+};
+
+static const sbx_wire_string_t  sbx_wire_drain_strings[] = {
+    STRING(sbx_drain_t, by),
+    { NULL, 0, 0 }
+};
+
+static const sbx_wire_string_t  sbx_wire_destroy_all_strings[] = {
+    STRING(sbx_destroy_all_t, by),
+    { NULL, 0, 0 }
+};
+
 static const sbx_wire_string_t  sbx_wire_no_strings[] = {
     { NULL, 0, 0 }
 };
@@ -72,6 +92,14 @@ static const sbx_wire_shape_t  sbx_wire_shapes[] = {
     { SBX_OP_GET, 0, sbx_wire_no_strings },
     { SBX_OP_LIST, sizeof(sbx_list_t), sbx_wire_list_strings },
     { SBX_OP_DESTROY, 0, sbx_wire_no_strings },
+    { SBX_OP_QUOTA_GET, 0, sbx_wire_no_strings },
+    { SBX_OP_QUOTA_SET, sizeof(sbx_quota_set_t), sbx_wire_quota_strings },
+    { SBX_OP_SETTINGS_GET, 0, sbx_wire_no_strings },
+    { SBX_OP_SETTINGS_SET, sizeof(sbx_settings_set_t),
+      sbx_wire_settings_strings },
+    { SBX_OP_DRAIN, sizeof(sbx_drain_t), sbx_wire_drain_strings },
+    { SBX_OP_DESTROY_ALL, sizeof(sbx_destroy_all_t),
+      sbx_wire_destroy_all_strings },
     { SBX_OP_PATCH, sizeof(sbx_patch_t), sbx_wire_no_strings },
     { SBX_OP_PAUSE, 0, sbx_wire_no_strings },
     { SBX_OP_RESUME, 0, sbx_wire_no_strings },
