@@ -8,29 +8,18 @@
 #define FIELD(f)  offsetof(sbx_quota_t, f)
 #define TB        ((uint64_t) 1 << 40)
 
-/*
- *  name, json, unit, offset,
- *  min, max, fallback, cap, in_manifest, in_exec, unlimited_ok
- */
+#define ROW(word, what, most)                                                \
+    { .name = #word, .json = "quota." #word, .unit = what,                   \
+      .offset = FIELD(word), .max = most, .fallback = SBX_UNSET,             \
+      .cap = SBX_UNSET, .unlimited_ok = 1 }
 
 const sbx_limit_t  sbx_quota_table[] = {
-
-    { "sessions", "quota.sessions", SBX_UNIT_COUNT, FIELD(sessions),
-      0, 1000000, SBX_UNSET, SBX_UNSET, 0, 0, 1 },
-
-    { "memory", "quota.memory", SBX_UNIT_BYTES, FIELD(memory),
-      0, 4096 * TB, SBX_UNSET, SBX_UNSET, 0, 0, 1 },
-
-    { "cpus", "quota.cpus", SBX_UNIT_MILLI, FIELD(cpus),
-      0, 1000000000, SBX_UNSET, SBX_UNSET, 0, 0, 1 },
-
-    { "disk", "quota.disk", SBX_UNIT_BYTES, FIELD(disk),
-      0, 4096 * TB, SBX_UNSET, SBX_UNSET, 0, 0, 1 },
-
-    { "commands", "quota.commands", SBX_UNIT_COUNT, FIELD(commands),
-      0, 1000000, SBX_UNSET, SBX_UNSET, 0, 0, 1 },
-
-    { NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    ROW(sessions, SBX_UNIT_COUNT, 1000000),
+    ROW(memory, SBX_UNIT_BYTES, 4096 * TB),
+    ROW(cpus, SBX_UNIT_MILLI, 1000000000),
+    ROW(disk, SBX_UNIT_BYTES, 4096 * TB),
+    ROW(commands, SBX_UNIT_COUNT, 1000000),
+    { .name = NULL }
 };
 
 
