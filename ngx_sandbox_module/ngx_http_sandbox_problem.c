@@ -163,6 +163,15 @@ static const ngx_http_sandbox_problem_t  ngx_http_sandbox_problems[] = {
       "Not implemented", "the route is reserved",
       "Do without it." },
 
+    { NGX_HTTP_SANDBOX_BAD_GATEWAY, 502, "E5002", "internal",
+      "Bad gateway", "nothing answers behind this route",
+      "Start the service in the session first." },
+
+    { NGX_HTTP_SANDBOX_GATEWAY_TIMEOUT, 504, "E5002", "internal",
+      "Gateway timeout",
+      "what is behind this route did not answer in time",
+      "Send it again, or look at what the service does." },
+
     { 0, 0, NULL, NULL, NULL, NULL, NULL }
 };
 

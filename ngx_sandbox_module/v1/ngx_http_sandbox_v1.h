@@ -45,6 +45,8 @@ ngx_int_t ngx_http_sandbox_v1_upload(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_remove(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_files(ngx_http_request_t *r);
 
+ngx_int_t ngx_http_sandbox_v1_port(ngx_http_request_t *r);
+
 ngx_int_t ngx_http_sandbox_v1_health(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_doctor(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_capabilities(ngx_http_request_t *r);
