@@ -65,7 +65,6 @@ ngx_http_sandbox_v1_port_bad(ngx_http_request_t *r, const char *what)
 ngx_int_t
 ngx_http_sandbox_v1_port_status_line(ngx_http_request_t *r)
 {
-    size_t                       len;
     ngx_int_t                    rc;
     ngx_http_upstream_t         *u;
     ngx_http_sandbox_v1_port_t  *port;
@@ -95,26 +94,18 @@ ngx_http_sandbox_v1_port_status_line(ngx_http_request_t *r)
         u->state->status = port->status.code;
     }
 
-    /* the words after the number may hold anything */
-
-    len = port->status.end - port->status.start;
-    u->headers_in.status_line.len = ngx_min(len, 3);
-    u->headers_in.status_line.data = ngx_pnalloc(r->pool, 3);
-
-    if (u->headers_in.status_line.data == NULL
-        || ngx_array_init(&port->headers, r->pool, 16,
-                          sizeof(ngx_table_elt_t)) != NGX_OK)
+    if (ngx_array_init(&port->headers, r->pool, 16, sizeof(ngx_table_elt_t))
+        != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    ngx_memcpy(u->headers_in.status_line.data, port->status.start,
-               u->headers_in.status_line.len);
+    /* the words after the number may hold anything; nginx has its own */
 
-    /* nginx has words of its own for those it knows */
+    ngx_str_null(&u->headers_in.status_line);
 
-    if (u->headers_in.status_n != NGX_HTTP_SWITCHING_PROTOCOLS) {
-        u->headers_in.status_line.len = 0;
+    if (port->status.code == NGX_HTTP_SWITCHING_PROTOCOLS) {
+        ngx_str_set(&u->headers_in.status_line, "101 Switching Protocols");
     }
 
     u->process_header = ngx_http_sandbox_v1_port_header;
@@ -234,13 +225,7 @@ ngx_http_sandbox_v1_port_framing(ngx_http_request_t *r,
 
     u = r->upstream;
 
-    if (ngx_http_sandbox_v1_is(&h->key, "") || h->lowcase_key[0] == '\0') {
-        return ngx_http_sandbox_v1_port_bad(r, "a header without a name");
-    }
-
-    if (ngx_strcmp(h->value.data, "") != 0
-        && ngx_strlen(h->value.data) != h->value.len)
-    {
+    if (h->key.len == 0 || ngx_strlen(h->value.data) != h->value.len) {
         return ngx_http_sandbox_v1_port_bad(r, "a NUL in a header");
     }
 
