@@ -313,7 +313,8 @@ install: build
 	install -m 0755 $(BUILD)/sandboxctl $(DESTDIR)$(SBIN_DIR)/
 	install -m 0644 conf/mod-http-sandbox.conf $(DESTDIR)$(AVAILABLE_DIR)/
 	install -m 0644 conf/sandbox.conf conf/sandbox-log.conf \
-	    conf/sandbox-errors.conf $(DESTDIR)$(SNIPPETS_DIR)/
+	    conf/sandbox-errors.conf conf/sandbox-ports.conf \
+	    $(DESTDIR)$(SNIPPETS_DIR)/
 	install -m 0644 conf/sandbox-broker.service $(DESTDIR)$(UNIT_DIR)/
 	install -m 0644 conf/logrotate $(DESTDIR)$(LOGROTATE_DIR)/nginx-sandbox
 	install -m 0644 README.md LICENSE conf/nginx.conf \

@@ -155,14 +155,6 @@ static const ngx_http_sandbox_problem_t  ngx_http_sandbox_problems[] = {
       "Broker unavailable", "the sandbox core did not answer",
       "Try again in a second." },
 
-    { NGX_HTTP_SANDBOX_INTERNAL, 500, "E5002", "internal",
-      "Internal error", "the server failed; its log says why",
-      "Report it with the X-Request-ID of this answer." },
-
-    { NGX_HTTP_SANDBOX_NOT_IMPLEMENTED, 501, "E5003", "not_implemented",
-      "Not implemented", "the route is reserved",
-      "Do without it." },
-
     { NGX_HTTP_SANDBOX_BAD_GATEWAY, 502, "E5002", "internal",
       "Bad gateway", "nothing answers behind this route",
       "Start the service in the session first." },
@@ -171,6 +163,14 @@ static const ngx_http_sandbox_problem_t  ngx_http_sandbox_problems[] = {
       "Gateway timeout",
       "what is behind this route did not answer in time",
       "Send it again, or look at what the service does." },
+
+    { NGX_HTTP_SANDBOX_INTERNAL, 500, "E5002", "internal",
+      "Internal error", "the server failed; its log says why",
+      "Report it with the X-Request-ID of this answer." },
+
+    { NGX_HTTP_SANDBOX_NOT_IMPLEMENTED, 501, "E5003", "not_implemented",
+      "Not implemented", "the route is reserved",
+      "Do without it." },
 
     { 0, 0, NULL, NULL, NULL, NULL, NULL }
 };

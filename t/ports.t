@@ -15,16 +15,25 @@ use Test::More;
 use SandboxTest::More;
 use SandboxTest::Stream;
 
-my $H2 = SandboxTest::free_port();
+use File::Temp qw(tempdir);
+
+# The names of ports, as shipped, on a port of their own.
+
+my $DIR = tempdir(CLEANUP => 1);
+my ($H2, $NAMES) = (SandboxTest::free_port(), SandboxTest::free_port());
+
+chmod 0755, $DIR;
+
+my $conf = SandboxTest::slurp("$SandboxTest::ROOT/conf/sandbox-ports.conf");
+
+$conf =~ s/127\.0\.0\.1:8081/127.0.0.1:$NAMES/;
+open my $f, '>', "$DIR/ports.conf" or die $!;
+print $f $conf;
+close $f;
+
 my $t = server(extra => "        listen 127.0.0.1:$H2 http2;\n"
                         . "        sandbox_port_timeout 3s;",
-    http => <<"END");
-
-    server {
-        listen 127.0.0.1:@{[ SandboxTest::free_port() ]};
-        server_name unused;
-    }
-END
+               http => "    include $DIR/ports.conf;\n");
 my $s = create_ok({ manifest => { capabilities => [qw(shell files ports)] } });
 my $BASE = "/sessions/$s/ports/8080";
 
@@ -47,9 +56,10 @@ sub serve {
 sub raw {
     my ($bytes, %o) = @_;
 
-    return call($o{method} // 'GET',
-                "$BASE/raw?b=" . enc(b64($bytes)) . ($o{hang} ? '&hang=1' : ''),
-                timeout => 20, %o);
+    my $query = 'b=' . enc(b64($bytes)) . '&times=' . ($o{times} // 1)
+                . '&pad=' . ($o{pad} // 0) . ($o{hang} ? '&hang=1' : '');
+
+    return call('GET', "$BASE/raw?$query", timeout => 20, %o);
 }
 
 put($s, 'ports.py', SandboxTest::slurp("$FindBin::Bin/lib/inside/port-server.py"));
@@ -138,9 +148,9 @@ subtest 'bodies' => sub {
     my $c = open_request('POST', "$BASE/sink",
                          headers => { 'Transfer-Encoding' => 'chunked' });
 
-    send_all($c, sprintf "%x\r\n%s\r\n", length $_, $_)
+    SandboxTest::More::send_all($c, sprintf "%x\r\n%s\r\n", length $_, $_)
         for map { substr $body, $_ * 10_000, 10_000 } 0 .. 9;
-    send_all($c, "0\r\n\r\n");
+    SandboxTest::More::send_all($c, "0\r\n\r\n");
     is(read_response($c, method => 'POST')->{body},
        '100000 ' . sha256_hex($body), 'in chunks');
 
@@ -175,7 +185,7 @@ subtest 'large bodies, flat memory' => sub {
 
     $c = open_request('POST', "$BASE/sink",
                       headers => { 'Content-Length' => $size });
-    send_all($c, $block) for 1 .. 100;
+    SandboxTest::More::send_all($c, $block) for 1 .. 100;
     like(read_response($c, method => 'POST', timeout => 60)->{body},
          qr/^$size /, 'an upload');
     close $c;
@@ -192,10 +202,10 @@ subtest 'events come at once' => sub {
     my $text = $head->{rest};
 
     is($head->{headers}{'content-type'}, 'text/event-stream', 'type');
-    $text .= read_some($c, time + within(20)) // '' until $text =~ /data: 1/;
+    $text .= SandboxTest::More::read_some($c, time + within(20)) // '' until $text =~ /data: 1/;
     unlike($text, qr/data: 2/, 'one');
     put($s, 'go', '');
-    $text .= read_some($c, time + within(20)) // last while $text !~ /data: 2/;
+    $text .= SandboxTest::More::read_some($c, time + within(20)) // last while $text !~ /data: 2/;
     like($text, qr/data: 2/, 'and the next');
 };
 
@@ -238,7 +248,8 @@ subtest 'HTTP/2' => sub {
 
     like($out->("$u/h2?x=1"), qr{^GET /h2\?x=1 HTTP/1\.1\r}, 'GET');
     like($out->('--data-binary', 'abc', "$u/sink"), qr/^3 /, 'a body');
-    like($out->('-w', '%{http_code}', '-H', 'Upgrade: websocket', "$u/ws"),
+    like($out->('-w', '%{http_code}', '-H', 'Sec-WebSocket-Version: 13',
+                "$u/ws"),
          qr/HTTP\/1\.1.*400$/s, 'an upgrade is refused');
 };
 
@@ -246,7 +257,7 @@ subtest 'HTTP/2' => sub {
 subtest 'bad answers' => sub {
     my $ok = "HTTP/1.1 200 OK\r\n";
 
-    is(raw($_->[1])->{status}, 502, $_->[0]) for (
+    is(raw($_->[1], %{ $_->[2] || {} })->{status}, 502, $_->[0]) for (
         ['nothing', ''],
         ['garbage', "\x00\x01garbage\r\n\r\n"],
         ['HTTP/0.9', "hello\n"],
@@ -265,16 +276,18 @@ subtest 'bad answers' => sub {
         ['a folded header', "${ok}X-A: b\r\n c\r\n\r\n"],
         ['a NUL', "${ok}X-A: b\0c\r\n\r\n"],
         ['300 headers', $ok . "X-A: b\r\n" x 300 . "\r\n"],
-        ['20 KB of head', $ok . 'X-A: ' . 'x' x 20_000 . "\r\n\r\n"],
-        ['informational without end', "HTTP/1.1 100 C\r\n\r\n" x 2000]);
+        ['20 KB of head', $ok . 'X-A: ', { pad => 20_000 }],
+        ['informational without end', "HTTP/1.1 100 C\r\n\r\n", { times => 2000 }]);
 
     is(call('GET', "$BASE/endless", timeout => 20)->{status}, 502,
        'headers without end');
 
     my $r = raw("${ok}Content-Length: 100\r\n\r\nshort");
     isnt($r->{error} // '', '', 'a short body is cut');
-    $r = raw("${ok}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n");
-    isnt($r->{error} // '', '', 'a bad chunk too');
+    my $c = open_request('GET', "$BASE/raw?times=1&pad=0&b=" . enc(b64(
+        "${ok}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n")));
+    my ($all, $closed) = read_rest($c);
+    ok($closed && $all !~ /^0\r\n/m, 'a bad chunk too');
     is(raw("${ok}Content-Length: 5\r\n\r\nhello, and more")->{body}, 'hello',
        'what is too much is dropped');
 
@@ -333,7 +346,7 @@ subtest 'the end of a session' => sub {
     is(destroy($id)->{status}, 204, 'the session is destroyed');
 
     my $n = 0;
-    while (defined(my $more = read_some($c, time + within(20)))) {
+    while (defined(my $more = SandboxTest::More::read_some($c, time + within(20)))) {
         last if $more eq '';
         $n += length $more;
     }
@@ -341,6 +354,44 @@ subtest 'the end of a session' => sub {
     is($w->next, undef, 'and the WebSocket');
     is_problem(call('GET', "/sessions/$id/ports/9000/"), 404, 'E2009',
                'no session is left');
+};
+
+
+subtest 'by name' => sub {
+    my $ask = sub {
+        my ($host, %h) = @_;
+
+        local $SandboxTest::More::PORT = $NAMES;
+        local $SandboxTest::More::BASE = '';
+
+        return call('GET', delete $h{path} // '/a%2fb?x=%zz',
+                    headers => { Host => $host, %h });
+    };
+    my $name = "8080-$s.ports.localhost";
+    my $r = $ask->("$name:$NAMES", Cookie => 'a=1',
+                   Authorization => 'Bearer secret');
+
+    is($r->{status}, 200, 'status') or diag($r->{body});
+    like($r->{body}, qr{^GET /a%2fb\?x=%zz HTTP}, 'path and query');
+    like($r->{body}, qr/^X-Forwarded-Host: \Q$name\E:$NAMES\r?$/m, 'its name');
+    unlike($r->{body}, qr/X-Forwarded-Prefix|secret/, 'no prefix, no secret');
+    like($r->{body}, qr/^Cookie: a=1\r?$/m, 'its own cookies');
+    is($r->{headers}{'content-security-policy'}, undef, 'no CSP');
+
+    $r = $ask->($name, path => '/?h=' . enc('Set-Cookie: a=1') . '&h='
+                               . enc('Location: http://localhost:8080/x'));
+    is($r->{headers}{'set-cookie'}, 'a=1', 'cookies are set');
+    like($r->{headers}{location}, qr{^(http://[^/]+)?/x$}, 'Location')
+        and unlike($r->{headers}{location}, qr/localhost:8080/, 'is its own');
+
+    is_problem($ask->("8081-$s.ports.localhost"), 502, 'E5002', 'no port',
+               qr/nothing listens/);
+    is_problem($ask->('8080-i00000000000000000000000.ports.localhost'), 404,
+               'E2009', 'no session');
+    is_problem($ask->("0-$s.ports.localhost"), 400, 'E3001', 'port 0');
+    is_problem($ask->("$_.ports.localhost"), 404, 'E3009', "name $_")
+        for 'x', "-$s", '8080-', "$s";
+    is_problem($ask->("8080-x.ports.localhost"), 404, 'E2009', 'no id');
 };
 
 

@@ -132,7 +132,7 @@ ngx_http_sandbox_v1_port_check(ngx_http_sandbox_v1_port_t *port,
     sbx_error_t *e)
 {
     ngx_uint_t           i, n;
-    ngx_str_t            upgrade;
+    ngx_str_t            upgrade, version;
     ngx_list_part_t     *part;
     ngx_table_elt_t     *header;
     ngx_http_request_t  *r;
@@ -177,11 +177,13 @@ ngx_http_sandbox_v1_port_check(ngx_http_sandbox_v1_port_t *port,
         return NGX_DECLINED;
     }
 
-    if (upgrade.len == 0) {
-        return NGX_OK;
-    }
+    /* HTTP/2 has no Upgrade, but who wants a WebSocket says so in more words */
 
-    if (r->http_version != NGX_HTTP_VERSION_11) {
+    if (r->http_version != NGX_HTTP_VERSION_11
+        && (upgrade.len != 0
+            || ngx_http_sandbox_v1_header(r, "sec-websocket-version",
+                                          &version) != NGX_DECLINED))
+    {
         (void) sbx_error(e, 0, SBX_E_INVALID,
                          "WebSocket and other upgrades need HTTP/1.1");
         return NGX_DECLINED;
@@ -189,8 +191,9 @@ ngx_http_sandbox_v1_port_check(ngx_http_sandbox_v1_port_t *port,
 
     /* an upgrade may be ignored, and one with a body or to HTTP/2 is */
 
-    if (ngx_http_sandbox_v1_port_has_word(&port->words,
-                                          (u_char *) "upgrade", 7)
+    if (upgrade.len != 0
+        && ngx_http_sandbox_v1_port_has_word(&port->words,
+                                             (u_char *) "upgrade", 7)
         && r->headers_in.content_length_n <= 0 && !r->headers_in.chunked
         && !(upgrade.len >= 3
              && ngx_strncasecmp(upgrade.data, (u_char *) "h2c", 3) == 0))

@@ -125,7 +125,8 @@ def serve(c):
             c.sendall(b'%x;ext=1\r\n%s\r\n' % (len(piece), piece))
         c.sendall(b'0\r\nX-Trailer: 1\r\n\r\n')
     elif path == '/raw':
-        c.sendall(base64.b64decode(arg['b'][0]))
+        c.sendall(base64.b64decode(arg['b'][0]) * int(arg['times'][0])
+                  + b'x' * int(arg['pad'][0]))
         if 'hang' in arg:
             c.recv(1)
     elif path == '/endless':
