@@ -395,13 +395,51 @@ subtest 'by name' => sub {
 };
 
 
-subtest 'nothing stays open' => sub {
-    my ($w) = workers();
-    my $before = fds($w);
+subtest 'one connection, many requests' => sub {
+    my $c = $t->connect(timeout => within(20));
 
-    call('GET', "$BASE/") for 1 .. 50;
-    ok(until_true { fds($w) <= $before + 2 }, 'descriptors')
-        or diag(fds($w) . ", not $before");
+    for my $i (1 .. 5) {
+        my $r = $c->request(POST => "/v1$BASE/sink", body => 'x' x $i);
+        is($r->{body}, "$i " . sha256_hex('x' x $i), "request $i");
+        $r = $c->request(GET => "/v1$BASE/chunks");
+        is(length $r->{body}, 70006, 'and chunks');
+    }
+
+    # answered before its body has come: the rest is no request
+
+    $c = open_request('POST', "$BASE/big?n=5", headers => {
+                      'Content-Length' => 1_000_000,
+                      Connection => 'keep-alive' });
+    is(read_head($c, timeout => 20)->{status}, 200, 'an early answer');
+    SandboxTest::More::send_all($c, "GET /v1/health HTTP/1.1\r\n"
+                                    . "Host: x\r\n\r\n");
+    unlike((read_rest($c, timeout => within(20)))[0], qr/HTTP/,
+           'what follows is its body');
+};
+
+
+subtest 'clients that go away' => sub {
+    my @w = workers();
+    my $open = sub { my $n = 0; $n += fds($_) for @w; return $n };
+    my $before = $open->();
+    my @c = map { open_request('GET', "$BASE/big?n=1000000000") } 1 .. 10;
+
+    is(read_head($_, timeout => 20)->{status}, 200, 'an answer') for @c;
+
+    push @c, my $up = open_request('POST', "$BASE/sink",
+                                   headers => { 'Content-Length' => 1e9 });
+    SandboxTest::More::send_all($up, 'x' x 1_000_000);
+    push @c, open_request('GET', "$BASE/hang");
+    push @c, ws_open("$BASE/ws")->{s};
+
+    ok(until_true { $open->() > $before + 30 }, 'sockets are open');
+    close $_ for @c;
+    ok(until_true { $open->() <= $before + 2 }, 'and closed with them')
+        or diag($open->() . ", not $before");
+    ok(until_true {
+        run($s, "cat /proc/net/tcp | grep -c ':1F90 .* 01 '")->{stdout} == 0
+    }, 'inside too');
+    is(call('GET', "$BASE/")->{status}, 200, 'and all goes on');
 };
 
 $t->finish;
