@@ -350,7 +350,7 @@ ngx_http_sandbox_v1_port_over(ngx_http_sandbox_call_t *call)
 }
 
 
-/* ---- the upstream -------------------------------------------------------- */
+/* ---- the upstream ------------------------------------------------------- */
 
 
 static ngx_int_t

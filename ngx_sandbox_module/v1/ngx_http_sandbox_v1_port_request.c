@@ -127,6 +127,23 @@ ngx_http_sandbox_v1_port_listed(const char *const *list, const u_char *name,
 }
 
 
+/* What would end the request's first line; a rewrite may have put it in. */
+
+static ngx_uint_t
+ngx_http_sandbox_v1_port_is_word(const ngx_str_t *s)
+{
+    size_t  i;
+
+    for (i = 0; i < s->len; i++) {
+        if (s->data[i] <= ' ' || s->data[i] == 0x7f) {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
 ngx_int_t
 ngx_http_sandbox_v1_port_check(ngx_http_sandbox_v1_port_t *port,
     sbx_error_t *e)
@@ -140,6 +157,16 @@ ngx_http_sandbox_v1_port_check(ngx_http_sandbox_v1_port_t *port,
     n = 0;
     r = port->request;
     ngx_str_null(&upgrade);
+
+    if (!ngx_http_sandbox_v1_port_is_word(&r->method_name)
+        || !ngx_http_sandbox_v1_port_is_word(
+                                          &ngx_http_sandbox_ctx(r)->rest)
+        || !ngx_http_sandbox_v1_port_is_word(&r->args))
+    {
+        (void) sbx_error(e, 0, SBX_E_INVALID,
+                         "a space or control character is in the URI");
+        return NGX_DECLINED;
+    }
 
     for (part = &r->headers_in.headers.part; part; part = part->next) {
         header = part->elts;
@@ -177,7 +204,7 @@ ngx_http_sandbox_v1_port_check(ngx_http_sandbox_v1_port_t *port,
         return NGX_DECLINED;
     }
 
-    /* HTTP/2 has no Upgrade, but who wants a WebSocket says so in more words */
+    /* HTTP/2 has no Upgrade, but a WebSocket is asked for in more words */
 
     if (r->http_version != NGX_HTTP_VERSION_11
         && (upgrade.len != 0
@@ -450,7 +477,7 @@ ngx_http_sandbox_v1_port_passes(ngx_http_sandbox_v1_port_t *port,
 }
 
 
-/* ---- a body in chunks ---------------------------------------------------- */
+/* ---- a body in chunks --------------------------------------------------- */
 
 
 /* An output filter: the head as it is, and after it chunks. */
