@@ -144,18 +144,59 @@ ngx_http_sandbox_v1_port_is_word(const ngx_str_t *s)
 }
 
 
+/* What the client says of its connection; NGX_DECLINED: it says too much. */
+
+static ngx_int_t
+ngx_http_sandbox_v1_port_hop(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_port_words_t *words, ngx_str_t *upgrade,
+    ngx_uint_t *count)
+{
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *header;
+
+    static const char *const  protocol[] = { "upgrade", NULL };
+    static const char *const  connection[] = { "connection", NULL };
+
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+        header = part->elts;
+        *count += part->nelts;
+
+        for (i = 0; i < part->nelts; i++) {
+
+            if (ngx_http_sandbox_v1_port_listed(protocol,
+                                                header[i].key.data,
+                                                header[i].key.len))
+            {
+                *upgrade = header[i].value;
+            }
+
+            if (ngx_http_sandbox_v1_port_listed(connection,
+                                                header[i].key.data,
+                                                header[i].key.len)
+                && ngx_http_sandbox_v1_port_words(words, &header[i].value)
+                   != NGX_OK)
+            {
+                return NGX_DECLINED;
+            }
+        }
+    }
+
+    return NGX_OK;
+}
+
+
 ngx_int_t
 ngx_http_sandbox_v1_port_check(ngx_http_sandbox_v1_port_t *port,
     sbx_error_t *e)
 {
-    ngx_uint_t           i, n;
     ngx_str_t            upgrade, version;
-    ngx_list_part_t     *part;
-    ngx_table_elt_t     *header;
+    ngx_uint_t           n, modern;
     ngx_http_request_t  *r;
 
     n = 0;
     r = port->request;
+    modern = (r->http_version == NGX_HTTP_VERSION_11);
     ngx_str_null(&upgrade);
 
     if (!ngx_http_sandbox_v1_port_is_word(&r->method_name)
@@ -168,33 +209,13 @@ ngx_http_sandbox_v1_port_check(ngx_http_sandbox_v1_port_t *port,
         return NGX_DECLINED;
     }
 
-    for (part = &r->headers_in.headers.part; part; part = part->next) {
-        header = part->elts;
-        n += part->nelts;
-
-        for (i = 0; i < part->nelts; i++) {
-
-            if (header[i].key.len == sizeof("Upgrade") - 1
-                && ngx_strncasecmp(header[i].key.data, (u_char *) "upgrade",
-                                   header[i].key.len) == 0)
-            {
-                upgrade = header[i].value;
-            }
-
-            if (header[i].key.len == sizeof("Connection") - 1
-                && ngx_strncasecmp(header[i].key.data,
-                                   (u_char *) "connection",
-                                   header[i].key.len) == 0
-                && ngx_http_sandbox_v1_port_words(&port->words,
-                                                  &header[i].value)
-                   != NGX_OK)
-            {
-                (void) sbx_error(e, 0, SBX_E_INVALID,
-                                 "Connection names more than %d headers",
-                                 NGX_HTTP_SANDBOX_V1_PORT_WORDS);
-                return NGX_DECLINED;
-            }
-        }
+    if (ngx_http_sandbox_v1_port_hop(r, &port->words, &upgrade, &n)
+        != NGX_OK)
+    {
+        (void) sbx_error(e, 0, SBX_E_INVALID,
+                         "Connection names more than %d headers",
+                         NGX_HTTP_SANDBOX_V1_PORT_WORDS);
+        return NGX_DECLINED;
     }
 
     if (n > NGX_HTTP_SANDBOX_V1_PORT_HEADERS) {
@@ -206,7 +227,7 @@ ngx_http_sandbox_v1_port_check(ngx_http_sandbox_v1_port_t *port,
 
     /* HTTP/2 has no Upgrade, but a WebSocket is asked for in more words */
 
-    if (r->http_version != NGX_HTTP_VERSION_11
+    if (!modern
         && (upgrade.len != 0
             || ngx_http_sandbox_v1_header(r, "sec-websocket-version",
                                           &version) != NGX_DECLINED))
@@ -488,7 +509,7 @@ ngx_http_sandbox_v1_port_body(void *data, ngx_chain_t *in)
     off_t                        size;
     ngx_int_t                    rc;
     ngx_uint_t                   end;
-    ngx_chain_t                 *out, *cl, **last, **first;
+    ngx_chain_t                  head, *out, *cl, **last, **first;
     ngx_http_request_t          *r;
     ngx_http_sandbox_v1_port_t  *port;
 
@@ -503,9 +524,10 @@ ngx_http_sandbox_v1_port_body(void *data, ngx_chain_t *in)
     if (in != NULL && !port->head_sent) {
         port->head_sent = 1;
 
-        if (ngx_chain_add_copy(r->pool, &out, &(ngx_chain_t) { in->buf, NULL })
-            != NGX_OK)
-        {
+        head.buf = in->buf;
+        head.next = NULL;
+
+        if (ngx_chain_add_copy(r->pool, &out, &head) != NGX_OK) {
             return NGX_ERROR;
         }
 
