@@ -315,6 +315,7 @@ install: build
 	install -m 0644 conf/mod-http-sandbox.conf $(DESTDIR)$(AVAILABLE_DIR)/
 	install -m 0644 conf/sandbox.conf conf/sandbox-log.conf \
 	    conf/sandbox-errors.conf conf/sandbox-identity.conf \
+	    conf/sandbox-ports.conf \
 	    $(DESTDIR)$(SNIPPETS_DIR)/
 	install -m 0644 conf/sandbox-broker.service $(DESTDIR)$(UNIT_DIR)/
 	install -m 0644 conf/logrotate $(DESTDIR)$(LOGROTATE_DIR)/nginx-sandbox

@@ -57,6 +57,11 @@ typedef struct {
     off_t                         max_upload;
     ngx_http_complex_value_t     *tenant;     /* NULL: the body says */
     ngx_http_complex_value_t     *user;
+
+    /* ports */
+    ngx_str_t                     port_host;  /* the domain of their names */
+    ngx_msec_t                    port_timeout;
+    ngx_http_upstream_conf_t      port_upstream;
 } ngx_http_sandbox_loc_conf_t;
 
 
@@ -95,7 +100,9 @@ typedef enum {
     NGX_HTTP_SANDBOX_PRECONDITION_FAILED,      /* E4008 */
     NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE,       /* E5001 */
     NGX_HTTP_SANDBOX_INTERNAL,                 /* E5002 */
-    NGX_HTTP_SANDBOX_NOT_IMPLEMENTED           /* 501 */
+    NGX_HTTP_SANDBOX_NOT_IMPLEMENTED,          /* 501 */
+    NGX_HTTP_SANDBOX_BAD_GATEWAY,              /* 502 of a port */
+    NGX_HTTP_SANDBOX_GATEWAY_TIMEOUT           /* 504 of a port */
 } ngx_http_sandbox_error_e;
 
 
@@ -199,6 +206,9 @@ typedef struct {
     ngx_str_t                     path;         /* {path} or ?path= or
                                                    ?path_base64=, decoded */
     ngx_uint_t                    has_path;
+    ngx_str_t                     rest;         /* {rest}, as it is, from its
+                                                   slash on */
+    ngx_str_t                     prefix;       /* of the URI, before it */
     ngx_str_t                     body;         /* JSON text */
     size_t                        body_room;    /* the router's */
     void                         *data;         /* the handler's own */
@@ -430,6 +440,20 @@ typedef struct {
 ngx_int_t ngx_http_sandbox_stream_text(ngx_http_sandbox_stream_t *s,
     const char *type, ngx_http_sandbox_text_t *text, ngx_uint_t base64,
     const u_char *data, size_t len, ngx_uint_t last);
+
+
+/*
+ * ---- ports ---------------------------------------------------------------
+ */
+
+/* What a name of sandbox_port_host leads to. */
+extern ngx_http_sandbox_route_t  ngx_http_sandbox_v1_port_route;
+
+char *ngx_http_sandbox_set_port_host(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+void ngx_http_sandbox_port_create_conf(ngx_http_sandbox_loc_conf_t *slcf);
+char *ngx_http_sandbox_port_merge_conf(ngx_conf_t *cf,
+    ngx_http_sandbox_loc_conf_t *prev, ngx_http_sandbox_loc_conf_t *conf);
 
 
 extern ngx_module_t  ngx_http_sandbox_module;

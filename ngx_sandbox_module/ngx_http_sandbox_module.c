@@ -148,6 +148,22 @@ static ngx_command_t  ngx_http_sandbox_commands[] = {
       offsetof(ngx_http_sandbox_loc_conf_t, user),
       NULL },
 
+    /* ports */
+
+    { ngx_string("sandbox_port_host"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_sandbox_set_port_host,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_sandbox_loc_conf_t, port_host),
+      NULL },
+
+    { ngx_string("sandbox_port_timeout"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_msec_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_sandbox_loc_conf_t, port_timeout),
+      NULL },
+
       ngx_null_command
 };
 
@@ -326,6 +342,8 @@ ngx_http_sandbox_create_loc_conf(ngx_conf_t *cf)
     slcf->tenant = NGX_CONF_UNSET_PTR;
     slcf->user = NGX_CONF_UNSET_PTR;
 
+    ngx_http_sandbox_port_create_conf(slcf);
+
     return slcf;
 }
 
@@ -345,6 +363,10 @@ ngx_http_sandbox_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
                               4 * 1024 * 1024);
     ngx_conf_merge_off_value(conf->max_upload, prev->max_upload,
                              (off_t) 1024 * 1024 * 1024);
+
+    if (ngx_http_sandbox_port_merge_conf(cf, prev, conf) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
+    }
 
     /*
      * As a handler, an API is its location's own and not inherited, but the

@@ -155,6 +155,15 @@ static const ngx_http_sandbox_problem_t  ngx_http_sandbox_problems[] = {
       "Broker unavailable", "the sandbox core did not answer",
       "Try again in a second." },
 
+    { NGX_HTTP_SANDBOX_BAD_GATEWAY, 502, "E5002", "internal",
+      "Bad gateway", "nothing answers behind this route",
+      "Start the service in the session first." },
+
+    { NGX_HTTP_SANDBOX_GATEWAY_TIMEOUT, 504, "E5002", "internal",
+      "Gateway timeout",
+      "what is behind this route did not answer in time",
+      "Send it again, or look at what the service does." },
+
     { NGX_HTTP_SANDBOX_INTERNAL, 500, "E5002", "internal",
       "Internal error", "the server failed; its log says why",
       "Report it with the X-Request-ID of this answer." },

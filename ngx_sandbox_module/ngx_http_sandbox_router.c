@@ -16,6 +16,8 @@ typedef struct {
     ngx_str_t                   item;
     ngx_str_t                   path;       /* still encoded */
     ngx_uint_t                  has_path;
+    ngx_str_t                   rest;       /* and so it stays */
+    u_char                     *base;       /* where the URI begins */
     ngx_uint_t                  allowed;    /* methods of the path's routes */
     ngx_http_sandbox_route_t   *route;
 } ngx_http_sandbox_match_t;
@@ -24,7 +26,11 @@ typedef struct {
 static ngx_int_t ngx_http_sandbox_route(ngx_http_request_t *r,
     ngx_http_sandbox_ctx_t *ctx);
 static ngx_int_t ngx_http_sandbox_raw_path(ngx_http_request_t *r,
-    ngx_str_t *raw);
+    ngx_http_sandbox_match_t *match);
+static ngx_int_t ngx_http_sandbox_raw_uri(ngx_http_request_t *r,
+    ngx_str_t *uri);
+static ngx_int_t ngx_http_sandbox_port_name(ngx_http_request_t *r,
+    const ngx_str_t *domain, ngx_http_sandbox_match_t *match);
 static void ngx_http_sandbox_match(ngx_http_request_t *r,
     ngx_http_sandbox_match_t *match);
 static ngx_uint_t ngx_http_sandbox_match_path(const char *path,
@@ -98,18 +104,26 @@ ngx_http_sandbox_handler(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_sandbox_route(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
 {
-    ngx_int_t                 rc;
-    ngx_http_sandbox_match_t  match;
+    ngx_int_t                     rc;
+    ngx_http_sandbox_match_t      match;
+    ngx_http_sandbox_loc_conf_t  *slcf;
 
     ngx_memzero(&match, sizeof(ngx_http_sandbox_match_t));
 
-    rc = ngx_http_sandbox_raw_path(r, &match.raw);
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sandbox_module);
+
+    if (slcf->port_host.len != 0) {
+        rc = ngx_http_sandbox_port_name(r, &slcf->port_host, &match);
+
+    } else {
+        rc = ngx_http_sandbox_raw_path(r, &match);
+    }
 
     if (rc == NGX_ERROR) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (rc == NGX_OK) {
+    if (rc == NGX_OK && match.route == NULL) {
         ngx_http_sandbox_match(r, &match);
     }
 
@@ -137,6 +151,20 @@ ngx_http_sandbox_route(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
 
     ctx->item = match.item;
 
+    if (match.item.data != NULL) {
+        ctx->prefix.data = match.base;
+        ctx->prefix.len = match.item.data + match.item.len - match.base;
+    }
+
+    if (match.rest.data != NULL) {
+
+        /* path and query are another server's */
+
+        ctx->rest = match.rest;
+
+        return NGX_OK;
+    }
+
     if (!ngx_http_sandbox_escapes_ok(&r->args)) {
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_REQUEST,
                                    "the query has a \"%%\" without two "
@@ -147,47 +175,114 @@ ngx_http_sandbox_route(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
 }
 
 
-/*
- * What follows the location's name, up to the query.  Where a rewrite made
- * the URI, it is encoded again, so that there is one form to go on with.
- */
+/* Up to the query.  Where a rewrite made it, it is encoded again, so that
+ * there is one form to go on with. */
 
 static ngx_int_t
-ngx_http_sandbox_raw_path(ngx_http_request_t *r, ngx_str_t *raw)
+ngx_http_sandbox_raw_uri(ngx_http_request_t *r, ngx_str_t *uri)
 {
-    size_t                     i;
-    u_char                    *p;
-    uintptr_t                  escapes;
-    ngx_str_t                  uri, *name;
-    ngx_http_core_loc_conf_t  *clcf;
+    size_t      i;
+    u_char     *p;
+    uintptr_t   escapes;
 
-    uri = r->unparsed_uri;
+    *uri = r->unparsed_uri;
 
-    for (i = 0; i < uri.len; i++) {
-        if (uri.data[i] == '?' || uri.data[i] == '#') {
+    for (i = 0; i < uri->len; i++) {
+        if (uri->data[i] == '?' || uri->data[i] == '#') {
             break;
         }
     }
 
-    uri.len = i;
+    uri->len = i;
 
-    if (!r->valid_unparsed_uri) {
-        uri = r->uri;
-        escapes = ngx_escape_uri(NULL, uri.data, uri.len, NGX_ESCAPE_URI);
-
-        if (escapes != 0) {
-            p = ngx_pnalloc(r->pool, uri.len + 2 * escapes);
-
-            if (p == NULL) {
-                return NGX_ERROR;
-            }
-
-            (void) ngx_escape_uri(p, uri.data, uri.len, NGX_ESCAPE_URI);
-
-            uri.data = p;
-            uri.len += 2 * escapes;
-        }
+    if (r->valid_unparsed_uri) {
+        return NGX_OK;
     }
+
+    *uri = r->uri;
+    escapes = ngx_escape_uri(NULL, uri->data, uri->len, NGX_ESCAPE_URI);
+
+    if (escapes == 0) {
+        return NGX_OK;
+    }
+
+    p = ngx_pnalloc(r->pool, uri->len + 2 * escapes);
+
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    (void) ngx_escape_uri(p, uri->data, uri->len, NGX_ESCAPE_URI);
+
+    uri->data = p;
+    uri->len += 2 * escapes;
+
+    return NGX_OK;
+}
+
+
+/*
+ * "<port>-<session>.<domain>": the whole URI is the program's.  A name of
+ * another form is no route.
+ */
+
+static ngx_int_t
+ngx_http_sandbox_port_name(ngx_http_request_t *r, const ngx_str_t *domain,
+    ngx_http_sandbox_match_t *match)
+{
+    u_char     *dash, *end;
+    ngx_str_t   uri, *host;
+
+    host = &r->headers_in.server;
+
+    if (host->len <= domain->len + 1
+        || ngx_strncasecmp(host->data + host->len - domain->len,
+                           domain->data, domain->len)
+           != 0
+        || host->data[host->len - domain->len - 1] != '.')
+    {
+        return NGX_DECLINED;
+    }
+
+    end = host->data + host->len - domain->len - 1;
+    dash = ngx_strlchr(host->data, end, '-');
+
+    if (dash == NULL || dash == host->data || dash + 1 == end) {
+        return NGX_DECLINED;
+    }
+
+    if (ngx_http_sandbox_raw_uri(r, &uri) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    match->item.data = host->data;
+    match->item.len = dash - host->data;
+    match->base = match->item.data + match->item.len;
+    match->session.data = dash + 1;
+    match->session.len = end - dash - 1;
+    match->rest = uri;
+    match->route = &ngx_http_sandbox_v1_port_route;
+    match->allowed = match->route->methods;
+
+    return NGX_OK;
+}
+
+
+/* What follows the location's name. */
+
+static ngx_int_t
+ngx_http_sandbox_raw_path(ngx_http_request_t *r,
+    ngx_http_sandbox_match_t *match)
+{
+    ngx_str_t                  uri, *name, *raw;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    if (ngx_http_sandbox_raw_uri(r, &uri) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    raw = &match->raw;
+    match->base = uri.data;
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
     name = &clcf->name;
@@ -268,13 +363,14 @@ ngx_http_sandbox_match(ngx_http_request_t *r,
         match->item = found.item;
         match->path = found.path;
         match->has_path = found.has_path;
+        match->rest = found.rest;
     }
 }
 
 
 /*
- * "sessions/{id}/files/{path}": the session, and all that is left.  Any other
- * word in braces is one segment.
+ * "sessions/{id}/files/{path}": the session, and all that is left; {rest} is
+ * the same, never decoded.  Any other word in braces is one segment.
  */
 
 static ngx_uint_t
@@ -290,6 +386,7 @@ ngx_http_sandbox_match_path(const char *path,
     ngx_str_null(&match->session);
     ngx_str_null(&match->item);
     ngx_str_null(&match->path);
+    ngx_str_null(&match->rest);
     match->has_path = 0;
 
     for ( ;; ) {
@@ -297,6 +394,16 @@ ngx_http_sandbox_match_path(const char *path,
             match->path.data = p;
             match->path.len = end - p;
             match->has_path = 1;
+
+            return 1;
+        }
+
+        if (ngx_strcmp(path, "{rest}") == 0) {
+
+            /* with the slash before it */
+
+            match->rest.data = p - 1;
+            match->rest.len = end - p + 1;
 
             return 1;
         }

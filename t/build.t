@@ -102,6 +102,7 @@ my %mode = (
     'etc/nginx/snippets/sandbox.conf' => 0644,
     'etc/nginx/snippets/sandbox-log.conf' => 0644,
     'etc/nginx/snippets/sandbox-errors.conf' => 0644,
+    'etc/nginx/snippets/sandbox-ports.conf' => 0644,
     'lib/systemd/system/sandbox-broker.service' => 0644,
     'etc/logrotate.d/nginx-sandbox' => 0644,
     'usr/share/doc/nginx-sandbox/README.md' => 0644,

@@ -27,6 +27,9 @@ my $YAML = "$SandboxTest::ROOT/docs/openapi.yaml";
 # By status, or by operation and status.
 my %NOT_HERE = (
     'terminal 101' => 'is another protocol: t/terminal.t',
+    'proxyPort 101' => 'is another protocol: t/ports.t',
+    'proxyPort 429' => 'takes 256 connections: t/core/init-port.c',
+    'proxyPort 504' => 'takes a program that is silent: t/ports.t',
     500 => 'only a failing machine gives it',
     'run 429' => 'takes a session that fills between two steps',
     'run 507' => 'takes a body longer than this server reads',
@@ -577,6 +580,30 @@ subtest 'processes' => sub {
 };
 
 
+subtest 'ports' => sub {
+    my %p = (session_id => $t->session(manifest =>
+                               { capabilities => [qw(shell ports)] }),
+             port => 8000, rest => '');
+
+    calls(proxyPort => '502 E5002', 'nothing listens', %p);
+    calls(exec => 202, 'a server', %p, json => {
+          cmd => 'cd /etc && python3 -m http.server 8000',
+          background => JSON::PP::true });
+    SandboxTest::wait_for(sub {
+        $t->api(GET => "/sessions/$p{session_id}/ports/8000/")->{status}
+            == 200;
+    });
+    calls(proxyPort => 200, 'its list', %p);
+    calls(proxyPort => 200, 'its file', %p, rest => 'passwd');
+    calls(proxyPort => '400 E3001', 'no port', %p, port => 70000);
+    calls(proxyPort => '403 E3004', 'without the capability', %p,
+          session_id => $id);
+    calls(proxyPort => '404 E2009', 'no such session', %p,
+          session_id => $unknown);
+    calls(destroySession => 204, 'its session', %p);
+};
+
+
 subtest 'a session that is full' => sub {
     my $full = $t->session(manifest => { resources => { processes => 8 } });
     my $c = $t->connect(timeout => 30);
@@ -989,7 +1016,7 @@ subtest 'without a broker' => sub {
         next if !$op{$name}{responses}{503};
 
         calls($name => '503 E5001', 'cannot be', session_id => $id,
-              path => 'data.txt', pid => 7,
+              path => 'data.txt', pid => 7, port => 8000, rest => '',
               tenant_id => 'acme-corp', user_id => 'alice',
               $name eq 'terminal' ? (headers => \%upgrade) : (),
               query => $name =~ /ByQuery/ ? { path => 'data.txt' }

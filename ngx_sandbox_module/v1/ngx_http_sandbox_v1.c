@@ -187,7 +187,21 @@ ngx_http_sandbox_route_t  ngx_http_sandbox_v1_routes[] = {
       NGX_HTTP_SANDBOX_BODY_NONE, 0, "templates",
       ngx_http_sandbox_v1_templates },
 
+    { (ngx_uint_t) ~0, "sessions/{id}/ports/{port}",
+      NGX_HTTP_SANDBOX_BODY_STREAM, SBX_CAP_PORTS, "port",
+      ngx_http_sandbox_v1_port },
+
+    { (ngx_uint_t) ~0, "sessions/{id}/ports/{port}/{rest}",
+      NGX_HTTP_SANDBOX_BODY_STREAM, SBX_CAP_PORTS, "port",
+      ngx_http_sandbox_v1_port },
+
     { 0, NULL, NGX_HTTP_SANDBOX_BODY_NONE, 0, NULL, NULL }
+};
+
+
+ngx_http_sandbox_route_t  ngx_http_sandbox_v1_port_route = {
+    (ngx_uint_t) ~0, "ports", NGX_HTTP_SANDBOX_BODY_STREAM, SBX_CAP_PORTS,
+    "port", ngx_http_sandbox_v1_port
 };
 
 

@@ -57,6 +57,8 @@ ngx_int_t ngx_http_sandbox_v1_file_search(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_file_pack(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_file_watch(ngx_http_request_t *r);
 
+ngx_int_t ngx_http_sandbox_v1_port(ngx_http_request_t *r);
+
 ngx_int_t ngx_http_sandbox_v1_health(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_doctor(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_capabilities(ngx_http_request_t *r);

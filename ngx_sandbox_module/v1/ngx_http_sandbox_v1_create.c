@@ -356,12 +356,6 @@ ngx_http_sandbox_v1_create_capabilities(
                              "shell, files, code, ports", i);
         }
 
-        if (bit == SBX_CAP_PORTS) {
-            return sbx_error(e, 0, SBX_E_MANIFEST,
-                             "/manifest/capabilities/%zu: this server "
-                             "forwards no ports; leave \"ports\" out", i);
-        }
-
         *bits |= bit;
     }
 

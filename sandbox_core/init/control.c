@@ -156,6 +156,12 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
         }
         break;
 
+    case SBX_OP_PORT:
+        if (nfds != 0) {
+            sbx_init_port_task(fds[--nfds]);
+        }
+        break;
+
     case SBX_OP_CUT:
         sbx_init.ending = 1;
         sbx_init_cut_asked = 1;

@@ -347,6 +347,10 @@ void sbx_init_call_task(const sbx_task_t *task, int fd);
 void sbx_init_call_tick(uint64_t now);
 int sbx_init_process_check(const sbx_f_process_t *ask, sbx_error_t *e);
 
+/* port.c: calls to ports */
+void sbx_init_port_task(int fd);
+void sbx_init_port_tick(uint64_t now);
+
 /* tty.c */
 /* Both ends; 0, or -1 with errno. */
 int sbx_init_tty_open(sbx_init_command_t *c, int *end);

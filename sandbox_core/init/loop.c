@@ -172,6 +172,7 @@ sbx_init_loop_tick(void)
     sbx_init_left_tick(now);
     sbx_init_output_tick(now);
     sbx_init_call_tick(now);
+    sbx_init_port_tick(now);
     sbx_init_file_tick(now);
     sbx_init_control_tick(now);
     sbx_init_pause_tick(now);

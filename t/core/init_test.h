@@ -16,10 +16,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <net/if.h>
 #include <linux/capability.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -228,6 +230,26 @@ init_build_root(void)
 }
 
 
+static void
+init_loopback(void)
+{
+    int           fd;
+    struct ifreq  lo;
+
+    memset(&lo, 0, sizeof(lo));
+    memcpy(lo.ifr_name, "lo", sizeof("lo"));
+    lo.ifr_flags = IFF_UP | IFF_LOOPBACK | IFF_RUNNING;
+
+    fd = socket(AF_INET, SOCK_DGRAM|SOCK_CLOEXEC, 0);
+
+    if (fd == -1 || ioctl(fd, SIOCSIFFLAGS, &lo) == -1) {
+        init_die("lo");
+    }
+
+    (void) close(fd);
+}
+
+
 static int
 init_make_config(void)
 {
@@ -341,6 +363,7 @@ init_child(int exe, int control, int config, int sync)
     }
 
     (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    init_loopback();
     init_build_root();
 
     if (unshare(CLONE_NEWUSER) == -1 || write(sync, "u", 1) != 1
