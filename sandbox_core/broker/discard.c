@@ -71,7 +71,7 @@ sbx_discard_open(sbx_broker_t *b, sbx_error_t *e)
                             sbx_discard_thread, d);
 
         if (rc != 0) {
-            sbx_discard_free(d);
+            (void) __atomic_sub_fetch(&d->users, 1, __ATOMIC_RELAXED);
             break;
         }
 
