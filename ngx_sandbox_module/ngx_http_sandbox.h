@@ -24,7 +24,9 @@
 typedef enum {
     NGX_HTTP_SANDBOX_API_OFF = 0,
     NGX_HTTP_SANDBOX_API_V1,
-    NGX_HTTP_SANDBOX_API_ADMIN
+    NGX_HTTP_SANDBOX_API_ADMIN,
+    NGX_HTTP_SANDBOX_API_METRICS,
+    NGX_HTTP_SANDBOX_API_STATUS
 } ngx_http_sandbox_api_e;
 
 
@@ -48,6 +50,10 @@ typedef struct {
     ngx_fd_t                      control;    /* to the broker, or -1 */
     ngx_uint_t                    used;       /* a location has an API */
     ngx_int_t                     request_id; /* index of $request_id */
+    ngx_open_file_t              *audit;      /* NULL: off */
+    ngx_uint_t                    audit_set;
+    ngx_uint_t                    audit_hash;
+    ngx_shm_zone_t               *metrics;
 } ngx_http_sandbox_main_conf_t;
 
 
@@ -189,6 +195,8 @@ struct ngx_http_sandbox_route_s {
 /* Defined in v1/: ends with path == NULL. */
 extern ngx_http_sandbox_route_t  ngx_http_sandbox_v1_routes[];
 extern ngx_http_sandbox_route_t  ngx_http_sandbox_admin_routes[];
+extern ngx_http_sandbox_route_t  ngx_http_sandbox_metrics_routes[];
+extern ngx_http_sandbox_route_t  ngx_http_sandbox_status_routes[];
 
 
 typedef struct {
@@ -213,6 +221,10 @@ typedef struct {
     int64_t                       cpu_us;       /* -1 unknown, each */
     int64_t                       wall_us;
     int64_t                       memory_peak;
+    const char                   *error;        /* E2003, of a constant */
+    const char                   *quota_scope;  /* that refused */
+    const char                   *quota_resource;
+    ngx_str_t                     argv;         /* each with its NUL */
 } ngx_http_sandbox_ctx_t;
 
 /* The location's content handler. */
@@ -413,6 +425,44 @@ ngx_uint_t ngx_http_sandbox_may_see(ngx_http_request_t *r,
 
 char *ngx_http_sandbox_set_quota(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+
+
+/*
+ * ---- seeing: audit log, metrics ------------------------------------------
+ *
+ * All of it happens in the log phase, once for each request that found a
+ * route, however it ended.
+ */
+
+char *ngx_http_sandbox_set_audit(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+void ngx_http_sandbox_audit(ngx_http_request_t *r,
+    ngx_http_sandbox_ctx_t *ctx);
+
+/* The zone of the counters. */
+ngx_int_t ngx_http_sandbox_metrics_zone(ngx_conf_t *cf,
+    ngx_http_sandbox_main_conf_t *smcf);
+void ngx_http_sandbox_metrics_count(ngx_http_request_t *r,
+    ngx_http_sandbox_ctx_t *ctx);
+void ngx_http_sandbox_metrics_audit(ngx_http_request_t *r,
+    ngx_uint_t written);
+/* What the workers have counted, as text. */
+void ngx_http_sandbox_metrics_text(ngx_http_request_t *r,
+    ngx_http_sandbox_json_t *j);
+/* Refusals by scope and resource, as a JSON array. */
+void ngx_http_sandbox_metrics_refusals(ngx_http_request_t *r,
+    ngx_http_sandbox_json_t *j);
+
+void ngx_http_sandbox_metrics_family(ngx_http_sandbox_json_t *j,
+    const char *name, const char *type, const char *help);
+/* The codes of all errors; NULL after the last. */
+const char *ngx_http_sandbox_problem_code(ngx_uint_t i);
+
+ngx_int_t ngx_http_sandbox_log_handler(ngx_http_request_t *r);
+/* As access_log tells it. */
+ngx_uint_t ngx_http_sandbox_status(ngx_http_request_t *r);
+/* Milliseconds since the request began. */
+ngx_msec_t ngx_http_sandbox_took(ngx_http_request_t *r);
 
 
 /* The value of $request_id; empty when out of memory. */

@@ -61,6 +61,7 @@ static const ngx_http_sandbox_shape_t  ngx_http_sandbox_shapes[] = {
     FIXED(SBX_F_QUOTA, sbx_f_quota_t),
     FIXED(SBX_F_SETTING, sbx_f_setting_t),
     FIXED(SBX_F_DRAIN, sbx_f_drain_t),
+    FIXED(SBX_F_METRICS, sbx_f_metrics_t),
     FIXED(SBX_F_STARTED, sbx_f_started_t),
     { SBX_F_STDOUT, 0, 0, SBX_FRAME_MAX },
     { SBX_F_STDERR, 0, 0, SBX_FRAME_MAX },

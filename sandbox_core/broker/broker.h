@@ -347,6 +347,9 @@ struct sbx_broker_s {
     sbx_event_t      writer_event;
     sbx_discard_t    discard;
     sbx_quotas_t     quotas;
+    uint64_t         ended[SBX_METRICS_ENDED];    /* sessions */
+    uint64_t         restarts;        /* before this one */
+    int64_t          started_ms;
 
     unsigned         configured:1;
     unsigned         ever_configured:1;
@@ -524,6 +527,11 @@ void sbx_admin_call(sbx_broker_t *b, sbx_call_out_t *call, const void *body);
 /* Answers a change that is safe. */
 void sbx_admin_answer(sbx_broker_t *b, sbx_call_out_t *call, int err);
 void sbx_admin_gone(sbx_broker_t *b, const sbx_session_t *s);
+
+/* metrics.c */
+void sbx_metrics_call(sbx_broker_t *b, sbx_call_out_t *call,
+    const void *body);
+void sbx_metrics_ended(sbx_broker_t *b, unsigned why);
 
 
 #endif

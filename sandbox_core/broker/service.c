@@ -50,6 +50,7 @@ static const sbx_service_t  sbx_services[] = {
     { SBX_OP_SETTINGS_SET, sbx_admin_call },
     { SBX_OP_DRAIN, sbx_admin_call },
     { SBX_OP_DESTROY_ALL, sbx_admin_call },
+    { SBX_OP_METRICS, sbx_metrics_call },
     { 0, NULL }
 };
 

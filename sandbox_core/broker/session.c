@@ -607,6 +607,7 @@ sbx_session_end(sbx_session_t *s, sbx_ended_t why, int kill_now)
         sbx_timer_del(&b->loop, &s->expiry);
 
         if (running) {
+            sbx_metrics_ended(b, why);
             b->nrunning--;
             sbx_graves_add(b, &s->info, why, s->ended_at);
             (void) snprintf(text, sizeof(text), "session ends: %s",

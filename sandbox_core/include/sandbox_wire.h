@@ -25,6 +25,7 @@
 #include "sandbox_error.h"
 #include "sandbox_limits.h"
 #include "sandbox_quota.h"
+#include "sandbox_metrics.h"
 
 
 #define SBX_WIRE_MAGIC        0x31584253u     /* "SBX1" */
@@ -78,6 +79,8 @@ typedef enum {
     SBX_OP_SETTINGS_SET  = 35,
     SBX_OP_DRAIN         = 36,
     SBX_OP_DESTROY_ALL   = 37,   /* of head.tenant; END counts them */
+
+    SBX_OP_METRICS       = 40,
 
     /* calls that are handed to the session's init */
     SBX_OP_EXEC          = 64,
@@ -223,6 +226,7 @@ typedef enum {
     SBX_F_QUOTA      = 26,    /* sbx_f_quota_t */
     SBX_F_SETTING    = 27,    /* sbx_f_setting_t, one for each */
     SBX_F_DRAIN      = 28,    /* sbx_f_drain_t */
+    SBX_F_METRICS    = 32,    /* sbx_f_metrics_t */
 
     /* worker to init */
     SBX_F_EXEC       = 64,    /* sbx_f_exec_t, then STRINGS, then STDIN */

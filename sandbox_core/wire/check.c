@@ -100,6 +100,7 @@ static const sbx_wire_shape_t  sbx_wire_shapes[] = {
     { SBX_OP_DRAIN, sizeof(sbx_drain_t), sbx_wire_drain_strings },
     { SBX_OP_DESTROY_ALL, sizeof(sbx_destroy_all_t),
       sbx_wire_destroy_all_strings },
+    { SBX_OP_METRICS, 0, sbx_wire_no_strings },
     { SBX_OP_EXEC, sizeof(sbx_exec_limits_t), sbx_wire_no_strings },
     { SBX_OP_FILE, 0, sbx_wire_no_strings },
     { SBX_OP_PROCESS, 0, sbx_wire_no_strings },
