@@ -88,7 +88,7 @@ subtest 'in a browser' => sub {
                 '--disable-gpu', '--disable-dev-shm-usage',
                 '--no-first-run', '--disable-background-networking',
                 "--user-data-dir=$home/profile", '--window-size=1100,900',
-                '--timeout=6000');
+                '--virtual-time-budget=5000');
 
     local $ENV{HOME} = $home;
 
