@@ -54,6 +54,7 @@ typedef struct {
     ngx_uint_t                    audit_set;
     ngx_uint_t                    audit_hash;
     ngx_shm_zone_t               *metrics;
+    ngx_array_t                  *templates;  /* ..._template_t, or NULL */
 } ngx_http_sandbox_main_conf_t;
 
 
@@ -463,6 +464,37 @@ ngx_int_t ngx_http_sandbox_log_handler(ngx_http_request_t *r);
 ngx_uint_t ngx_http_sandbox_status(ngx_http_request_t *r);
 /* Milliseconds since the request began. */
 ngx_msec_t ngx_http_sandbox_took(ngx_http_request_t *r);
+
+
+/*
+ * ---- templates -----------------------------------------------------------
+ */
+
+typedef struct {
+    ngx_str_t                     name;
+    ngx_str_t                     description;
+    sbx_limits_t                  limits;
+    sbx_json_map_t                env;
+    uint32_t                      capabilities;
+    uint32_t                      has_capabilities;
+    ngx_str_t                     file;
+    ngx_uint_t                    line;         /* 0: a template.json */
+} ngx_http_sandbox_template_t;
+
+extern const sbx_json_field_t  ngx_http_sandbox_v1_resource_fields[];
+
+char *ngx_http_sandbox_set_template(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+/* Reads what is in files and checks all; NGX_ERROR is logged. */
+ngx_int_t ngx_http_sandbox_templates_settle(ngx_conf_t *cf,
+    ngx_http_sandbox_main_conf_t *smcf, sbx_config_t *config);
+/* NULL: the configuration says nothing of it. */
+ngx_http_sandbox_template_t *ngx_http_sandbox_template_find(
+    const ngx_http_sandbox_main_conf_t *smcf, const void *name, size_t len);
+void ngx_http_sandbox_template_limits(
+    const ngx_http_sandbox_template_t *template, sbx_limits_t *limits);
+ngx_int_t ngx_http_sandbox_template_merge(ngx_pool_t *pool,
+    const ngx_http_sandbox_template_t *template, sbx_json_map_t *env);
 
 
 /* The value of $request_id; empty when out of memory. */

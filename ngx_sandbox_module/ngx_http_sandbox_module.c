@@ -157,6 +157,13 @@ static ngx_command_t  ngx_http_sandbox_commands[] = {
       0,
       NULL },
 
+    { ngx_string("sandbox_template"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_BLOCK|NGX_CONF_TAKE1,
+      ngx_http_sandbox_set_template,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
       ngx_null_command
 };
 
@@ -234,6 +241,7 @@ ngx_http_sandbox_create_main_conf(ngx_conf_t *cf)
      *     smcf->audit_set = 0;
      *     smcf->audit_hash = 0;
      *     smcf->metrics = NULL;
+     *     smcf->templates = NULL;
      */
 
     smcf->require_isolation = NGX_CONF_UNSET;
@@ -310,6 +318,10 @@ ngx_http_sandbox_init_main_conf(ngx_conf_t *cf, void *conf)
     }
 
     config->quotas = *smcf->quotas;
+
+    if (ngx_http_sandbox_templates_settle(cf, smcf, config) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
 
     smcf->config = config;
 

@@ -431,6 +431,8 @@ void sbx_create(sbx_broker_t *b, sbx_call_out_t *call,
     const sbx_create_t *body, int blob);
 /* The session runs, or has failed: answers who waits for it. */
 void sbx_create_answer(sbx_session_t *s);
+/* Whose files a template has: its own, or "base". */
+const char *sbx_create_root(const sbx_broker_t *b, const char *name);
 
 /* session.c */
 sbx_session_t *sbx_session_make(sbx_broker_t *b);

@@ -47,6 +47,7 @@
 #define SBX_RULES_MAX         (128 * 1024)   /* a session's file rules */
 #define SBX_RULES_KIND_MAX    64      /* of each kind */
 #define SBX_RULES_NAMES_MAX   8192    /* in all paths: each may be a mount */
+#define SBX_TEMPLATES_MAX     64      /* of configuration */
 #define SBX_BINDS_SIZE        32768   /* the table of host directories */
 #define SBX_BINDS_MAX         64
 #define SBX_BIND_NAME_MAX     64
@@ -188,6 +189,9 @@ typedef struct {
     char          storage_dir[SBX_PATH_MAX];  /* "" = the state directory */
     char          binds[SBX_BINDS_SIZE];  /* sandbox_rules.h */
     sbx_quota_config_t  quotas;           /* sandbox_quota.h */
+    char          templates[SBX_TEMPLATES_MAX][SBX_TEMPLATE_MAX];
+                                          /* names, "" where unused */
+    uint8_t       defaults[32];           /* digest: tells that they changed */
 } sbx_config_t;
 
 /* The answer to HELLO_CONFIG. */
