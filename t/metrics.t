@@ -75,7 +75,8 @@ sub parse_text {
     for my $f (grep { $type{$_} eq 'histogram' } keys %type) {
         my %last;
 
-        for my $l (sort { bound($a) <=> bound($b) } keys %{ $seen{"${f}_bucket"} })
+        for my $l (sort { bound($a) <=> bound($b) }
+                   keys %{ $seen{"${f}_bucket"} })
         {
             my $rest = $l =~ s/,?le="[^"]*"//r;
             my $v = $seen{"${f}_bucket"}{$l};

@@ -163,7 +163,8 @@ ngx_http_sandbox_v1_status_headers(ngx_http_request_t *r)
         return NGX_ERROR;
     }
 
-    p = ngx_sprintf(value.data, "default-src 'none'; connect-src 'self'; img-src data:; "
+    p = ngx_sprintf(value.data, "default-src 'none'; connect-src 'self'; "
+                    "img-src data:; "
                     "base-uri 'none'; form-action 'none'; "
                     "frame-ancestors 'none'; script-src ");
     p = ngx_http_sandbox_v1_status_hash(p, ngx_http_sandbox_v1_script,
