@@ -24,7 +24,9 @@
 typedef enum {
     NGX_HTTP_SANDBOX_API_OFF = 0,
     NGX_HTTP_SANDBOX_API_V1,
-    NGX_HTTP_SANDBOX_API_ADMIN
+    NGX_HTTP_SANDBOX_API_ADMIN,
+    NGX_HTTP_SANDBOX_API_METRICS,
+    NGX_HTTP_SANDBOX_API_STATUS
 } ngx_http_sandbox_api_e;
 
 
@@ -48,6 +50,11 @@ typedef struct {
     ngx_fd_t                      control;    /* to the broker, or -1 */
     ngx_uint_t                    used;       /* a location has an API */
     ngx_int_t                     request_id; /* index of $request_id */
+    ngx_open_file_t              *audit;      /* NULL: off */
+    ngx_uint_t                    audit_set;
+    ngx_uint_t                    audit_hash;
+    ngx_shm_zone_t               *metrics;
+    ngx_array_t                  *templates;  /* ..._template_t, or NULL */
 } ngx_http_sandbox_main_conf_t;
 
 
@@ -196,6 +203,8 @@ struct ngx_http_sandbox_route_s {
 /* Defined in v1/: ends with path == NULL. */
 extern ngx_http_sandbox_route_t  ngx_http_sandbox_v1_routes[];
 extern ngx_http_sandbox_route_t  ngx_http_sandbox_admin_routes[];
+extern ngx_http_sandbox_route_t  ngx_http_sandbox_metrics_routes[];
+extern ngx_http_sandbox_route_t  ngx_http_sandbox_status_routes[];
 
 
 typedef struct {
@@ -226,6 +235,10 @@ typedef struct {
     int64_t                       cpu_us;       /* -1 unknown, each */
     int64_t                       wall_us;
     int64_t                       memory_peak;
+    const char                   *error;        /* E2003, of a constant */
+    const char                   *quota_scope;  /* that refused */
+    const char                   *quota_resource;
+    ngx_str_t                     argv;         /* each with its NUL */
 } ngx_http_sandbox_ctx_t;
 
 /* The location's content handler. */
@@ -542,6 +555,75 @@ ngx_uint_t ngx_http_sandbox_may_see(ngx_http_request_t *r,
 
 char *ngx_http_sandbox_set_quota(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+
+
+/*
+ * ---- seeing: audit log, metrics ------------------------------------------
+ *
+ * All of it happens in the log phase, once for each request that found a
+ * route, however it ended.
+ */
+
+char *ngx_http_sandbox_set_audit(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+void ngx_http_sandbox_audit(ngx_http_request_t *r,
+    ngx_http_sandbox_ctx_t *ctx);
+
+/* The zone of the counters. */
+ngx_int_t ngx_http_sandbox_metrics_zone(ngx_conf_t *cf,
+    ngx_http_sandbox_main_conf_t *smcf);
+void ngx_http_sandbox_metrics_count(ngx_http_request_t *r,
+    ngx_http_sandbox_ctx_t *ctx);
+void ngx_http_sandbox_metrics_audit(ngx_http_request_t *r,
+    ngx_uint_t written);
+/* What the workers have counted, as text. */
+void ngx_http_sandbox_metrics_text(ngx_http_request_t *r,
+    ngx_http_sandbox_json_t *j);
+/* Refusals by scope and resource, as a JSON array. */
+void ngx_http_sandbox_metrics_refusals(ngx_http_request_t *r,
+    ngx_http_sandbox_json_t *j);
+
+void ngx_http_sandbox_metrics_family(ngx_http_sandbox_json_t *j,
+    const char *name, const char *type, const char *help);
+/* The codes of all errors; NULL after the last. */
+const char *ngx_http_sandbox_problem_code(ngx_uint_t i);
+
+ngx_int_t ngx_http_sandbox_log_handler(ngx_http_request_t *r);
+/* As access_log tells it. */
+ngx_uint_t ngx_http_sandbox_status(ngx_http_request_t *r);
+/* Milliseconds since the request began. */
+ngx_msec_t ngx_http_sandbox_took(ngx_http_request_t *r);
+
+
+/*
+ * ---- templates -----------------------------------------------------------
+ */
+
+typedef struct {
+    ngx_str_t                     name;
+    ngx_str_t                     description;
+    sbx_limits_t                  limits;
+    sbx_json_map_t                env;
+    uint32_t                      capabilities;
+    uint32_t                      has_capabilities;
+    ngx_str_t                     file;
+    ngx_uint_t                    line;         /* 0: a template.json */
+} ngx_http_sandbox_template_t;
+
+extern const sbx_json_field_t  ngx_http_sandbox_v1_resource_fields[];
+
+char *ngx_http_sandbox_set_template(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+/* Reads what is in files and checks all; NGX_ERROR is logged. */
+ngx_int_t ngx_http_sandbox_templates_settle(ngx_conf_t *cf,
+    ngx_http_sandbox_main_conf_t *smcf, sbx_config_t *config);
+/* NULL: the configuration says nothing of it. */
+ngx_http_sandbox_template_t *ngx_http_sandbox_template_find(
+    const ngx_http_sandbox_main_conf_t *smcf, const void *name, size_t len);
+void ngx_http_sandbox_template_limits(
+    const ngx_http_sandbox_template_t *template, sbx_limits_t *limits);
+ngx_int_t ngx_http_sandbox_template_merge(ngx_pool_t *pool,
+    const ngx_http_sandbox_template_t *template, sbx_json_map_t *env);
 
 
 /* The value of $request_id; empty when out of memory. */

@@ -85,6 +85,7 @@ static const ngx_http_sandbox_shape_t  ngx_http_sandbox_shapes[] = {
     FIXED(SBX_F_QUOTA, sbx_f_quota_t),
     FIXED(SBX_F_SETTING, sbx_f_setting_t),
     FIXED(SBX_F_DRAIN, sbx_f_drain_t),
+    FIXED(SBX_F_METRICS, sbx_f_metrics_t),
 
     /* commands */
     FIXED(SBX_F_STARTED, sbx_f_started_t),

@@ -12,6 +12,8 @@
 static ngx_conf_enum_t  ngx_http_sandbox_apis[] = {
     { ngx_string("v1"), NGX_HTTP_SANDBOX_API_V1 },
     { ngx_string("admin"), NGX_HTTP_SANDBOX_API_ADMIN },
+    { ngx_string("metrics"), NGX_HTTP_SANDBOX_API_METRICS },
+    { ngx_string("status"), NGX_HTTP_SANDBOX_API_STATUS },
     { ngx_null_string, 0 }
 };
 
@@ -56,7 +58,8 @@ ngx_http_sandbox_set_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     if (ngx_http_sandbox_apis[i].name.len == 0) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid value \"%V\" in \"%V\" directive, "
-                           "it must be \"v1\" or \"admin\"", &value[1],
+                           "it must be \"v1\", \"admin\", \"metrics\" or "
+                           "\"status\"", &value[1],
                            &cmd->name);
         return NGX_CONF_ERROR;
     }

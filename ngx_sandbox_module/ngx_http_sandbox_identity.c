@@ -40,6 +40,14 @@ ngx_http_sandbox_identify(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
                : ngx_http_sandbox_identity(r, slcf->user, "user", &ctx->who);
     }
 
+    /* an operator's, who may see all: guarded as a location is */
+
+    if (slcf->api == NGX_HTTP_SANDBOX_API_METRICS
+        || slcf->api == NGX_HTTP_SANDBOX_API_STATUS)
+    {
+        return NGX_OK;
+    }
+
     /* what asks whether the server lives has nobody's name */
 
     if (ngx_strcmp(ctx->route->op, "health") == 0) {

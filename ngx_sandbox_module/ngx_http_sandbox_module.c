@@ -164,6 +164,22 @@ static ngx_command_t  ngx_http_sandbox_commands[] = {
       offsetof(ngx_http_sandbox_loc_conf_t, port_timeout),
       NULL },
 
+    /* seeing */
+
+    { ngx_string("sandbox_audit_log"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE12,
+      ngx_http_sandbox_set_audit,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("sandbox_template"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_BLOCK|NGX_CONF_TAKE1,
+      ngx_http_sandbox_set_template,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
       ngx_null_command
 };
 
@@ -237,6 +253,11 @@ ngx_http_sandbox_create_main_conf(ngx_conf_t *cf)
      *     smcf->config = NULL;
      *     smcf->used = 0;
      *     smcf->nobody = 0;
+     *     smcf->audit = NULL;
+     *     smcf->audit_set = 0;
+     *     smcf->audit_hash = 0;
+     *     smcf->metrics = NULL;
+     *     smcf->templates = NULL;
      */
 
     smcf->require_isolation = NGX_CONF_UNSET;
@@ -313,6 +334,10 @@ ngx_http_sandbox_init_main_conf(ngx_conf_t *cf, void *conf)
     }
 
     config->quotas = *smcf->quotas;
+
+    if (ngx_http_sandbox_templates_settle(cf, smcf, config) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
 
     smcf->config = config;
 
@@ -398,6 +423,8 @@ ngx_http_sandbox_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 static ngx_int_t
 ngx_http_sandbox_postconfiguration(ngx_conf_t *cf)
 {
+    ngx_http_handler_pt           *h;
+    ngx_http_core_main_conf_t     *cmcf;
     ngx_http_sandbox_main_conf_t  *smcf;
 
     static ngx_str_t  name = ngx_string("request_id");
@@ -408,5 +435,20 @@ ngx_http_sandbox_postconfiguration(ngx_conf_t *cf)
 
     smcf->request_id = ngx_http_get_variable_index(cf, &name);
 
-    return (smcf->request_id == NGX_ERROR) ? NGX_ERROR : NGX_OK;
+    if (smcf->request_id == NGX_ERROR
+        || ngx_http_sandbox_metrics_zone(cf, smcf) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    h = ngx_array_push(&cmcf->phases[NGX_HTTP_LOG_PHASE].handlers);
+
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    *h = ngx_http_sandbox_log_handler;
+
+    return NGX_OK;
 }

@@ -213,6 +213,13 @@ static const char *const  ngx_http_sandbox_ended_words[] = {
 };
 
 
+const char *
+ngx_http_sandbox_problem_code(ngx_uint_t i)
+{
+    return ngx_http_sandbox_problems[i].code;
+}
+
+
 static const ngx_http_sandbox_problem_t *
 ngx_http_sandbox_problem_find(ngx_http_sandbox_error_e error)
 {
@@ -299,6 +306,33 @@ ngx_http_sandbox_problem_row(const sbx_f_error_t *error)
 }
 
 
+/* Which quota it was, in words of our own. */
+
+static void
+ngx_http_sandbox_problem_quota(ngx_http_request_t *r,
+    const sbx_f_error_t *error)
+{
+    ngx_uint_t               i;
+    const sbx_limit_t       *row;
+    ngx_http_sandbox_ctx_t  *ctx;
+
+    ctx = ngx_http_sandbox_ctx(r);
+    row = sbx_quota_find(error->resource,
+                         strnlen(error->resource, sizeof(error->resource)),
+                         0);
+
+    for (i = 0; ctx != NULL && row != NULL && i < SBX_SCOPES; i++) {
+        if (ngx_strncmp(error->scope, sbx_scope_word(i),
+                        sizeof(error->scope))
+            == 0)
+        {
+            ctx->quota_scope = sbx_scope_word(i);
+            ctx->quota_resource = row->name;
+        }
+    }
+}
+
+
 ngx_int_t
 ngx_http_sandbox_problem_wire(ngx_http_request_t *r,
     const sbx_f_error_t *error)
@@ -342,6 +376,12 @@ ngx_http_sandbox_problem_wire(ngx_http_request_t *r,
     ngx_http_sandbox_problem_begin(r, &j, problem, detail,
                                    ngx_strlen(detail), error->mend,
                                    mend_len);
+
+    if (e == NGX_HTTP_SANDBOX_QUOTA_EXCEEDED
+        || e == NGX_HTTP_SANDBOX_CAPACITY_EXHAUSTED)
+    {
+        ngx_http_sandbox_problem_quota(r, error);
+    }
 
     if (e == NGX_HTTP_SANDBOX_QUOTA_EXCEEDED) {
         ngx_http_sandbox_json_raw(&j, ",\"scope\":");
@@ -411,6 +451,14 @@ ngx_http_sandbox_problem_begin(ngx_http_request_t *r,
     ngx_http_sandbox_json_t *j, const ngx_http_sandbox_problem_t *problem,
     const u_char *detail, size_t len, const char *mend, size_t mend_len)
 {
+    ngx_http_sandbox_ctx_t  *ctx;
+
+    ctx = ngx_http_sandbox_ctx(r);
+
+    if (ctx != NULL) {
+        ctx->error = problem->code;
+    }
+
     ngx_http_sandbox_json_init(j, r->pool);
 
     ngx_http_sandbox_json_raw(j, "{\"status\":");

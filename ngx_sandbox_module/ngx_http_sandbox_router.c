@@ -315,6 +315,26 @@ ngx_http_sandbox_raw_path(ngx_http_request_t *r,
 }
 
 
+static ngx_http_sandbox_route_t *
+ngx_http_sandbox_routes(ngx_uint_t api)
+{
+    switch (api) {
+
+    case NGX_HTTP_SANDBOX_API_ADMIN:
+        return ngx_http_sandbox_admin_routes;
+
+    case NGX_HTTP_SANDBOX_API_METRICS:
+        return ngx_http_sandbox_metrics_routes;
+
+    case NGX_HTTP_SANDBOX_API_STATUS:
+        return ngx_http_sandbox_status_routes;
+
+    default:
+        return ngx_http_sandbox_v1_routes;
+    }
+}
+
+
 /* HEAD is answered by its own route, or else by GET's. */
 
 static void
@@ -330,10 +350,10 @@ ngx_http_sandbox_match(ngx_http_request_t *r,
     method = r->method;
     found = *match;
 
-    route = (slcf->api == NGX_HTTP_SANDBOX_API_ADMIN)
-            ? ngx_http_sandbox_admin_routes : ngx_http_sandbox_v1_routes;
-
-    for ( /* void */ ; route->path != NULL; route++) {
+    for (route = ngx_http_sandbox_routes(slcf->api);
+         route->path != NULL;
+         route++)
+    {
 
         if (!ngx_http_sandbox_match_path(route->path, &found)) {
             continue;

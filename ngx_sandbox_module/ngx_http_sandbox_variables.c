@@ -8,6 +8,10 @@ static ngx_int_t ngx_http_sandbox_variable_op(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_sandbox_variable_reason(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_sandbox_variable_error(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_sandbox_variable_quota(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_sandbox_variable_exit(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_sandbox_variable_ms(ngx_http_request_t *r,
@@ -37,6 +41,12 @@ static ngx_http_variable_t  ngx_http_sandbox_variables[] = {
       0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("sandbox_reason"), NULL, ngx_http_sandbox_variable_reason,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("sandbox_error"), NULL, ngx_http_sandbox_variable_error,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("sandbox_quota"), NULL, ngx_http_sandbox_variable_quota,
       0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("sandbox_cpu_ms"), NULL, ngx_http_sandbox_variable_ms,
@@ -202,6 +212,49 @@ ngx_http_sandbox_variable_reason(ngx_http_request_t *r,
 
     return ngx_http_sandbox_variable_word(v,
                                           (ctx == NULL) ? NULL : ctx->reason);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_variable_error(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_http_sandbox_ctx_t  *ctx;
+
+    ctx = ngx_http_sandbox_ctx(r);
+
+    return ngx_http_sandbox_variable_word(v,
+                                          (ctx == NULL) ? NULL : ctx->error);
+}
+
+
+/* "user/sessions": whose quota refused, and of what. */
+
+static ngx_int_t
+ngx_http_sandbox_variable_quota(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    size_t                   size;
+    u_char                  *p;
+    ngx_http_sandbox_ctx_t  *ctx;
+
+    ctx = ngx_http_sandbox_ctx(r);
+
+    if (ctx == NULL || ctx->quota_scope == NULL) {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    size = ngx_strlen(ctx->quota_scope) + ngx_strlen(ctx->quota_resource) + 2;
+    p = ngx_pnalloc(r->pool, size);
+
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    (void) ngx_sprintf(p, "%s/%s%Z", ctx->quota_scope, ctx->quota_resource);
+
+    return ngx_http_sandbox_variable_word(v, (char *) p);
 }
 
 

@@ -178,6 +178,9 @@ CONF
             sandbox_max_json 64k;
             sandbox_api admin;
         }
+        location /status/ {
+            sandbox_api status;
+        }
 ADMIN
 
 
@@ -201,7 +204,7 @@ sub target {
 
     # the admin API is a server of its own in the document
 
-    my $target = ($op->{path} =~ m{^/admin/} ? '' : '/v1') . $op->{path};
+    my $target = ($op->{path} =~ m{^/(?:admin|status)/} ? '' : '/v1') . $op->{path};
     my %known = map { $_->{name} => 1 }
                 grep { $_->{in} eq 'query' } @{ $op->{parameters} };
 
@@ -940,6 +943,7 @@ subtest 'the admin API' => sub {
     calls(drain => 200, 'no more sessions');
     calls(createSession => '503 E2004', 'none', json => { %who }, valid => 1);
     calls(health => 503, 'tells', other => 1);
+    calls(statusData => 200, 'the status page tells of it');
     calls(undrain => 200, 'again');
     calls(drain => '400 E3001', 'a flag that cannot be',
           query => { end => 2 });

@@ -12,7 +12,8 @@ use Test::More;
 use SandboxTest;
 
 my $names = join ' ', map { "$_=\$sandbox_$_" }
-            qw(op session tenant user exit reason cpu_ms wall_ms memory_peak);
+            qw(op session tenant user exit reason error quota
+               cpu_ms wall_ms memory_peak);
 
 my $t = SandboxTest->new(
     http => "log_format vars '\$request_method \$request_uri \$status "
@@ -51,8 +52,8 @@ my $none = SandboxTest::wait_for(sub {
     my $all = SandboxTest::slurp($t->prefix . '/logs/vars.log') // '';
     return $all =~ m{^GET / 200 \S+ (.*)}m ? $1 : undef;
 }, 5);
-is($none, 'op=- session=- tenant=- user=- exit=- reason=- cpu_ms=- wall_ms=- '
-          . 'memory_peak=-', 'what is no call has none');
+is($none, 'op=- session=- tenant=- user=- exit=- reason=- error=- quota=- '
+          . 'cpu_ms=- wall_ms=- memory_peak=-', 'what is no call has none');
 
 my $v = line_of($t->api(GET => '/health'));
 is("$v->{op} $v->{session} $v->{exit}", 'health - -', 'a call has its name');

@@ -65,6 +65,10 @@ ngx_int_t ngx_http_sandbox_v1_capabilities(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_templates(ngx_http_request_t *r);
 
 
+/* Metrics as JSON, for the status page. */
+ngx_int_t ngx_http_sandbox_v1_status_data(ngx_http_request_t *r);
+
+
 /* The body by its table of fields; 0 or -1. */
 int ngx_http_sandbox_v1_bind(ngx_http_request_t *r,
     const sbx_json_field_t *fields, void *target, sbx_error_t *e);

@@ -16,6 +16,9 @@
 static int ngx_http_sandbox_v1_create_check(ngx_http_request_t *r,
     ngx_http_sandbox_v1_create_t *body, sbx_create_t *create,
     sbx_error_t *e);
+static int ngx_http_sandbox_v1_create_template(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_create_t *body, sbx_create_t *create,
+    sbx_error_t *e);
 static int ngx_http_sandbox_v1_create_manifest(ngx_http_request_t *r,
     ngx_http_sandbox_v1_manifest_t *manifest, sbx_create_t *create,
     sbx_error_t *e);
@@ -46,7 +49,7 @@ static ngx_int_t ngx_http_sandbox_v1_create_location(ngx_http_request_t *r,
     { .name = word, .type = SBX_JSON_LIMIT, .limit = word,                    \
       .offset = offsetof(sbx_limits_t, field), .nullable = 1 }
 
-static const sbx_json_field_t  ngx_http_sandbox_v1_resource_fields[] = {
+const sbx_json_field_t  ngx_http_sandbox_v1_resource_fields[] = {
     RESOURCE("memory", memory),
     RESOURCE("cpus", cpus),
     RESOURCE_OR_NULL("cpu_seconds", cpu_seconds),
@@ -240,7 +243,57 @@ ngx_http_sandbox_v1_create_check(ngx_http_request_t *r,
         return -1;
     }
 
-    return ngx_http_sandbox_v1_create_manifest(r, &body->manifest, create, e);
+    return ngx_http_sandbox_v1_create_template(r, body, create, e);
+}
+
+
+/* What the caller leaves out comes from the template, and what it may choose
+ * is what that allows. */
+
+static int
+ngx_http_sandbox_v1_create_template(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_create_t *body, sbx_create_t *create, sbx_error_t *e)
+{
+    ngx_http_sandbox_template_t     *template;
+    ngx_http_sandbox_main_conf_t    *smcf;
+    ngx_http_sandbox_v1_manifest_t  *manifest;
+
+    manifest = &body->manifest;
+    smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
+    template = ngx_http_sandbox_template_find(smcf, body->template.data,
+                                              body->template.len);
+
+    if (template == NULL) {
+        return ngx_http_sandbox_v1_create_manifest(r, manifest, create, e);
+    }
+
+    ngx_http_sandbox_template_limits(template, &manifest->limits);
+
+    if (ngx_http_sandbox_template_merge(r->pool, template, &body->env)
+        != NGX_OK)
+    {
+        return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
+    }
+
+    if (ngx_http_sandbox_v1_create_manifest(r, manifest, create, e) != 0) {
+        return -1;
+    }
+
+    if (!template->has_capabilities) {
+        return 0;
+    }
+
+    if (manifest->capabilities_seen
+        && (create->capabilities & ~template->capabilities) != 0)
+    {
+        return sbx_error(e, 0, SBX_E_CAPABILITY,
+                         "/manifest/capabilities: asks for more than the "
+                         "template \"%s\" allows", create->template);
+    }
+
+    create->capabilities &= template->capabilities;
+
+    return 0;
 }
 
 

@@ -345,8 +345,9 @@ ngx_http_sandbox_v1_exec_strings(ngx_http_request_t *r,
     const ngx_http_sandbox_v1_exec_t *body, sbx_f_exec_t *exec,
     u_char **strings, sbx_error_t *e)
 {
-    size_t    i, size, env_size;
-    u_char   *p, *env;
+    size_t                   i, size, env_size;
+    u_char                  *p, *env;
+    ngx_http_sandbox_ctx_t  *ctx;
 
     size = body->cwd.len + 1;
 
@@ -378,6 +379,9 @@ ngx_http_sandbox_v1_exec_strings(ngx_http_request_t *r,
 
     *p++ = '\0';
 
+    ctx = ngx_http_sandbox_ctx(r);
+    ctx->argv.data = p;
+
     if (body->cmd.is_array) {
         for (i = 0; i < body->cmd.argv.nelts; i++) {
             p = ngx_cpymem(p, body->cmd.argv.elts[i].data,
@@ -390,6 +394,8 @@ ngx_http_sandbox_v1_exec_strings(ngx_http_request_t *r,
         p = ngx_cpymem(p, "-c", sizeof("-c"));
         p = ngx_cpymem(p, body->cmd.shell.data, body->cmd.shell.len + 1);
     }
+
+    ctx->argv.len = p - ctx->argv.data;
 
     if (env_size != 0) {
         ngx_memcpy(p, env, env_size);

@@ -262,6 +262,40 @@ ngx_http_sandbox_v1_capabilities_frame(ngx_http_sandbox_call_t *call,
 }
 
 
+/* Those of the configuration, but for what the broker has told of. */
+
+static void
+ngx_http_sandbox_v1_templates_more(ngx_http_request_t *r,
+    ngx_http_sandbox_v1_service_t *service)
+{
+    ngx_uint_t                     i;
+    ngx_http_sandbox_json_t       *j;
+    ngx_http_sandbox_template_t   *t;
+    ngx_http_sandbox_main_conf_t  *smcf;
+
+    smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
+    t = (smcf->templates == NULL) ? NULL : smcf->templates->elts;
+    j = &service->json;
+
+    for (i = 0; t != NULL && i < smcf->templates->nelts; i++) {
+
+        if (ngx_strcmp(t[i].name.data, "base") == 0
+            || ngx_strcmp(t[i].name.data, "code-interpreter-v1") == 0)
+        {
+            continue;
+        }
+
+        ngx_http_sandbox_json_raw(j, service->n++ ? "," : "{\"templates\":[");
+        ngx_http_sandbox_json_raw(j, "{\"name\":");
+        ngx_http_sandbox_json_string(j, t[i].name.data, t[i].name.len);
+        ngx_http_sandbox_json_raw(j, ",\"alias\":null,\"description\":");
+        ngx_http_sandbox_json_string(j, t[i].description.data,
+                                     t[i].description.len);
+        ngx_http_sandbox_json_raw(j, "}");
+    }
+}
+
+
 static ngx_int_t
 ngx_http_sandbox_v1_templates_frame(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
@@ -281,6 +315,7 @@ ngx_http_sandbox_v1_templates_frame(ngx_http_sandbox_call_t *call,
     j = &service->json;
 
     if (frame->type == SBX_F_END) {
+        ngx_http_sandbox_v1_templates_more(call->request, service);
         ngx_http_sandbox_json_raw(j, service->n ? "]}" : "{\"templates\":[]}");
 
         return ngx_http_sandbox_v1_finish(call,

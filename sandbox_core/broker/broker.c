@@ -86,6 +86,7 @@ sbx_broker_main(sbx_options_t *options)
 
     b->options = options;
     b->started = sbx_now_us();
+    b->started_ms = sbx_broker_clock_ms();
     b->state = -1;
     b->sessions_dir = -1;
     b->init_exe = -1;
@@ -276,6 +277,7 @@ sbx_broker_store(sbx_broker_t *b, sbx_store_t *store, sbx_error_t *e)
         }
 
         if (msg.type == SBX_LINK_STARTED) {
+            b->restarts = msg.number;
             return 0;
         }
 

@@ -362,6 +362,9 @@ struct sbx_broker_s {
     sbx_event_t      writer_event;
     sbx_discard_t   *discard;
     sbx_quotas_t     quotas;
+    uint64_t         ended[SBX_METRICS_ENDED];    /* sessions */
+    uint64_t         restarts;        /* before this one */
+    int64_t          started_ms;
 
     unsigned         configured:1;
     unsigned         ever_configured:1;
@@ -447,6 +450,8 @@ void sbx_create(sbx_broker_t *b, sbx_call_out_t *call,
 void sbx_create_answer(sbx_session_t *s);
 /* The contents of a sealed memfd of just size bytes, the caller's. */
 int sbx_create_read(int blob, size_t size, char **data, sbx_error_t *e);
+/* Whose files a template has: its own, or "base". */
+const char *sbx_create_root(const sbx_broker_t *b, const char *name);
 
 /* session.c */
 sbx_session_t *sbx_session_make(sbx_broker_t *b);
@@ -581,6 +586,11 @@ void sbx_admin_call(sbx_broker_t *b, sbx_call_out_t *call, const void *body);
 /* Answers a change that is safe. */
 void sbx_admin_answer(sbx_broker_t *b, sbx_call_out_t *call, int err);
 void sbx_admin_gone(sbx_broker_t *b, const sbx_session_t *s);
+
+/* metrics.c */
+void sbx_metrics_call(sbx_broker_t *b, sbx_call_out_t *call,
+    const void *body);
+void sbx_metrics_ended(sbx_broker_t *b, unsigned why);
 
 
 #endif

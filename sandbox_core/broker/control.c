@@ -565,7 +565,7 @@ sbx_control_looks(uint16_t op)
 
     static const sbx_op_t  ops[] = {
         SBX_OP_HEALTH, SBX_OP_DOCTOR, SBX_OP_CAPABILITIES, SBX_OP_TEMPLATES,
-        SBX_OP_GET, SBX_OP_LIST
+        SBX_OP_GET, SBX_OP_LIST, SBX_OP_METRICS
     };
 
     for (i = 0; i < sbx_nelts(ops); i++) {

@@ -156,6 +156,42 @@ sbx_create_by_key(sbx_broker_t *b, sbx_call_out_t *call,
 
 
 static int
+sbx_create_configured(const sbx_broker_t *b, const char *name)
+{
+    size_t  i;
+
+    for (i = 0; i < SBX_TEMPLATES_MAX; i++) {
+        if (name[0] != '\0'
+            && strncmp(b->config.templates[i], name, SBX_TEMPLATE_MAX) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* A template without files of its own has those of the machine. */
+
+const char *
+sbx_create_root(const sbx_broker_t *b, const char *name)
+{
+    char         path[SBX_PATH_MAX + SBX_TEMPLATE_MAX + 16];
+    struct stat  st;
+
+    if (b->config.template_dir[0] == '\0') {
+        return "base";
+    }
+
+    (void) snprintf(path, sizeof(path), "%s/%s/rootfs",
+                    b->config.template_dir, name);
+
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? name : "base";
+}
+
+
+static int
 sbx_create_check(sbx_broker_t *b, const sbx_call_t *head, sbx_create_t *body,
     sbx_error_t *e)
 {
@@ -175,15 +211,16 @@ sbx_create_check(sbx_broker_t *b, const sbx_call_t *head, sbx_create_t *body,
         }
     }
 
-    if (i == sbx_nelts(sbx_create_templates)) {
+    if (i < sbx_nelts(sbx_create_templates)) {
+        memset(body->template, 0, sizeof(body->template));
+        (void) sbx_copy_string(body->template, sizeof(body->template),
+                               sbx_create_templates[i].template,
+                               strlen(sbx_create_templates[i].template));
+
+    } else if (!sbx_create_configured(b, body->template)) {
         return sbx_error(e, 0, SBX_E_TEMPLATE,
                          "there is no template \"%s\"", body->template);
     }
-
-    memset(body->template, 0, sizeof(body->template));
-    (void) sbx_copy_string(body->template, sizeof(body->template),
-                           sbx_create_templates[i].template,
-                           strlen(sbx_create_templates[i].template));
 
     if ((body->capabilities & ~(uint32_t) SBX_CREATE_CAPABILITIES) != 0
         || (body->flags & ~(uint32_t) SBX_CREATE_FLAGS) != 0)

@@ -348,6 +348,7 @@ sbx_keeper_broker_died(sbx_keeper_t *k, int status)
         k->delay = SBX_KEEPER_DELAY_MAX;
     }
 
+    k->restarts++;
     k->restart = now + k->delay;
 }
 
@@ -635,6 +636,7 @@ sbx_keeper_pump(sbx_keeper_t *k)
     memset(&msg, 0, sizeof(sbx_link_t));
     msg.magic = SBX_LINK_MAGIC;
     msg.type = SBX_LINK_STARTED;
+    msg.number = k->restarts;
 
     if (!k->store_sent) {
         if (sbx_link_send(k->link, &msg, NULL, 0) != 0) {

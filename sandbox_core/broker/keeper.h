@@ -35,6 +35,7 @@ typedef struct {
     uint64_t        broker_started;
     uint64_t        restart;          /* when; 0: not planned */
     uint64_t        delay;
+    uint64_t        restarts;         /* of brokers that died */
     uint64_t        end_by;
     unsigned        end_tries;
     unsigned        ready:1;          /* a broker has once been ready */

@@ -23,7 +23,7 @@ typedef enum {
     SBX_LINK_END,             /* end everything; keeper to broker too */
 
     /* keeper to broker */
-    SBX_LINK_STARTED,         /* the store is complete */
+    SBX_LINK_STARTED,         /* the store is complete; number: restarts */
     SBX_LINK_STORED,          /* a CONTROL is in the store: number */
     SBX_LINK_EXIT             /* pid, status */
 } sbx_link_type_t;

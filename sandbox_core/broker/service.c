@@ -53,6 +53,7 @@ static const sbx_service_t  sbx_services[] = {
     { SBX_OP_DRAIN, sbx_admin_call },
     { SBX_OP_DESTROY_ALL, sbx_admin_call },
     { SBX_OP_END, sbx_service_destroy },
+    { SBX_OP_METRICS, sbx_metrics_call },
     { 0, NULL }
 };
 

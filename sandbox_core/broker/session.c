@@ -211,7 +211,7 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     launch.id = s->info.id;
     launch.state_dir = b->options->state_dir;
     launch.session_dir = dir;
-    launch.template = s->info.template;
+    launch.template = sbx_create_root(b, s->info.template);
     launch.template_dir = b->config.template_dir;
     launch.host_name = "sandbox";
     launch.uid_first = s->uid_first;

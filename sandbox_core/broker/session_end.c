@@ -54,6 +54,7 @@ sbx_session_end(sbx_session_t *s, sbx_ended_t why, int kill_now)
         sbx_idle_close(s);
 
         if (running) {
+            sbx_metrics_ended(b, why);
             b->nrunning--;
             sbx_graves_add(b, &s->info, why, s->ended_at);
             (void) snprintf(text, sizeof(text), "session ends: %s",

@@ -207,7 +207,9 @@ sbx_setup_tell(const sbx_broker_t *b, const sbx_config_t *config)
     own = &b->config;
 
     if (memcmp(&own->max, &config->max, sizeof(own->max)) != 0
-        || memcmp(&own->quotas, &config->quotas, sizeof(own->quotas)) != 0)
+        || memcmp(&own->quotas, &config->quotas, sizeof(own->quotas)) != 0
+        || memcmp(own->defaults, config->defaults, sizeof(own->defaults))
+           != 0)
     {
         sbx_log(SBX_LOG_NOTICE, NULL, 0,
                 "new limits and quotas count for new sessions, %u go on as "
@@ -265,6 +267,8 @@ sbx_setup_change(sbx_broker_t *b, const sbx_config_t *config)
     memcpy(own->binds, config->binds, sizeof(own->binds));
     own->binds_size = config->binds_size;
     own->quotas = config->quotas;
+    memcpy(own->templates, config->templates, sizeof(own->templates));
+    memcpy(own->defaults, config->defaults, sizeof(own->defaults));
 
     if (sbx_setup_keep_config(b, &e) != 0) {
         sbx_log_error(SBX_LOG_WARN, NULL, &e, "new configuration");

@@ -25,6 +25,7 @@
 #include "sandbox_error.h"
 #include "sandbox_limits.h"
 #include "sandbox_quota.h"
+#include "sandbox_metrics.h"
 
 
 #define SBX_WIRE_MAGIC        0x31584253u     /* "SBX1" */
@@ -46,6 +47,7 @@
 #define SBX_RULES_MAX         (128 * 1024)   /* a session's file rules */
 #define SBX_RULES_KIND_MAX    64      /* of each kind */
 #define SBX_RULES_NAMES_MAX   8192    /* in all paths: each may be a mount */
+#define SBX_TEMPLATES_MAX     64      /* of configuration */
 #define SBX_BINDS_SIZE        32768   /* the table of host directories */
 #define SBX_BINDS_MAX         64
 #define SBX_BIND_NAME_MAX     64
@@ -82,6 +84,8 @@ typedef enum {
     SBX_OP_SETTINGS_SET  = 35,
     SBX_OP_DRAIN         = 36,
     SBX_OP_DESTROY_ALL   = 37,   /* of head.tenant; END counts them */
+
+    SBX_OP_METRICS       = 40,
 
     /* calls that are handed to the session's init */
     SBX_OP_EXEC          = 64,
@@ -216,6 +220,9 @@ typedef struct {
     char          storage_dir[SBX_PATH_MAX];  /* "" = the state directory */
     char          binds[SBX_BINDS_SIZE];  /* sandbox_rules.h */
     sbx_quota_config_t  quotas;           /* sandbox_quota.h */
+    char          templates[SBX_TEMPLATES_MAX][SBX_TEMPLATE_MAX];
+                                          /* names, "" where unused */
+    uint8_t       defaults[32];           /* digest: tells that they changed */
 } sbx_config_t;
 
 /* The answer to HELLO_CONFIG. */
@@ -256,6 +263,7 @@ typedef enum {
     SBX_F_QUOTA      = 26,    /* sbx_f_quota_t */
     SBX_F_SETTING    = 27,    /* sbx_f_setting_t, one for each */
     SBX_F_DRAIN      = 28,    /* sbx_f_drain_t */
+    SBX_F_METRICS    = 32,    /* sbx_f_metrics_t */
 
     /* worker to init */
     SBX_F_EXEC       = 64,    /* sbx_f_exec_t, then STRINGS, then STDIN */

@@ -104,6 +104,7 @@ static const sbx_wire_shape_t  sbx_wire_shapes[] = {
     { SBX_OP_PAUSE, 0, sbx_wire_no_strings },
     { SBX_OP_RESUME, 0, sbx_wire_no_strings },
     { SBX_OP_END, sizeof(sbx_end_t), sbx_wire_no_strings },
+    { SBX_OP_METRICS, 0, sbx_wire_no_strings },
     { SBX_OP_EXEC, sizeof(sbx_exec_limits_t), sbx_wire_no_strings },
     { SBX_OP_FILE, 0, sbx_wire_no_strings },
     { SBX_OP_PROCESS, 0, sbx_wire_no_strings },

@@ -15,6 +15,17 @@ sbx_enforce_word(sbx_enforce_t by)
 
 
 const char *
+sbx_ended_word(unsigned ended)
+{
+    static const char *const  words[] = {
+        NULL, "destroyed", "expired", "idle", "admin", "node_restart"
+    };
+
+    return ended < sbx_nelts(words) ? words[ended] : NULL;
+}
+
+
+const char *
 sbx_reason_word(sbx_reason_t reason)
 {
     static const char *const  words[] = {

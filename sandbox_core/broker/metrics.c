@@ -1,0 +1,63 @@
+/*
+ * The broker's own numbers, for whoever watches the node.
+ */
+
+#include "broker.h"
+
+#include <string.h>
+
+
+static sbx_state_t
+sbx_metrics_state(const sbx_session_t *s)
+{
+    if (s->state == SBX_S_CREATING) {
+        return SBX_STATE_CREATING;
+    }
+
+    if (s->state != SBX_S_RUNNING) {
+        return SBX_STATE_ENDING;
+    }
+
+    return s->info.status == SBX_STATUS_PAUSED ? SBX_STATE_PAUSED
+                                               : SBX_STATE_RUNNING;
+}
+
+
+void
+sbx_metrics_call(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
+{
+    sbx_node_t       *node;
+    sbx_f_metrics_t   m;
+
+    (void) body;
+
+    memset(&m, 0, sizeof(sbx_f_metrics_t));
+
+    for (node = b->sessions.next; node != &b->sessions; node = node->next) {
+        m.sessions[sbx_metrics_state(sbx_node_of(node, sbx_session_t,
+                                                 link))]++;
+    }
+
+    memcpy(m.ended, b->ended, sizeof(m.ended));
+    m.slots = b->config.uid_count >> 16;
+    m.calls = b->ncalls;
+    m.servers = b->ncontrols;
+    m.restarts = b->restarts;
+    m.started = b->started_ms;
+    m.draining = (uint32_t) b->quotas.draining.value;
+    m.used = b->quotas.used;
+    sbx_quota_limits(b, SBX_SCOPE_NODE, "", "", 1, &m.limits);
+
+    (void) sbx_call_frame(call, SBX_F_METRICS, &m, sizeof(sbx_f_metrics_t),
+                          NULL, 0);
+    sbx_call_end(call, NULL);
+}
+
+
+void
+sbx_metrics_ended(sbx_broker_t *b, unsigned why)
+{
+    if (why < SBX_METRICS_ENDED) {
+        b->ended[why]++;
+    }
+}

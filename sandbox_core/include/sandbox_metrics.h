@@ -1,0 +1,43 @@
+/*
+ * What the broker tells for metrics.  Included by sandbox_wire.h.
+ */
+
+#ifndef SANDBOX_METRICS_H
+#define SANDBOX_METRICS_H
+
+#include "sandbox_quota.h"
+
+#include <stdint.h>
+
+
+typedef enum {
+    SBX_STATE_CREATING,
+    SBX_STATE_RUNNING,
+    SBX_STATE_PAUSED,
+    SBX_STATE_ENDING,
+    SBX_STATES
+} sbx_state_t;
+
+#define SBX_METRICS_ENDED     8       /* by sbx_ended_t */
+
+
+/* After SBX_OP_METRICS.  Counters begin with the broker. */
+typedef struct {
+    uint64_t      sessions[SBX_STATES];
+    uint64_t      ended[SBX_METRICS_ENDED];
+    uint64_t      slots;                  /* sessions that user ids allow */
+    uint64_t      calls;                  /* that are open */
+    uint64_t      servers;                /* control connections */
+    uint64_t      restarts;               /* of the broker by its keeper */
+    int64_t       started;                /* unix ms */
+    uint32_t      draining;
+    uint32_t      pad;
+    sbx_quota_t   used;                   /* of the node */
+    sbx_quota_t   limits;
+} sbx_f_metrics_t;
+
+
+const char *sbx_ended_word(unsigned ended);
+
+
+#endif
