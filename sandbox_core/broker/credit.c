@@ -5,7 +5,7 @@
  * its group, for a short window at a time and while it has credit: what it
  * uses while it is ahead is charged, and credit comes back at half a
  * processor.  Who computes on and on is soon behind, and has its fair share
- * there; who is ahead all the time had half a processor of it at most.
+ * there; a session that is ahead all the time has half a processor of it.
  */
 
 #include "broker.h"
@@ -13,6 +13,8 @@
 
 #define SBX_CREDIT_WINDOW   100           /* ms */
 #define SBX_CREDIT_MAX      250000        /* us of processor time */
+#define SBX_CREDIT_FIRST    25000         /* of a new session: making one after
+                                             the other must not pay */
 #define SBX_CREDIT_LEAST    10000         /* to be put ahead */
 #define SBX_CREDIT_RATE     2             /* one of so many us comes back */
 
@@ -24,7 +26,7 @@ static void sbx_credit_stop(sbx_session_t *s);
 void
 sbx_credit_open(sbx_session_t *s)
 {
-    s->credit = SBX_CREDIT_MAX;
+    s->credit = SBX_CREDIT_FIRST;
     s->credit_at = sbx_now_us();
     s->credit_timer.handler = sbx_credit_tick;
     s->credit_timer.data = s;

@@ -12,7 +12,8 @@
 #include <sys/sysmacros.h>
 
 
-#define SBX_QUOTA_FILE   "/var/lib/sandbox.ext4"
+#define SBX_PROJECT_FILE   "/var/lib/sandbox.ext4"
+#define SBX_PROJECT_WORD   60
 
 
 typedef struct {
@@ -23,6 +24,7 @@ typedef struct {
 } sbx_project_mount_t;
 
 
+static const char *sbx_project_word(const char *s, const char *instead);
 static int sbx_project_find(const char *dir, sbx_project_mount_t *m);
 static int sbx_project_line(char *line, const char *dev,
     sbx_project_mount_t *m);
@@ -31,37 +33,55 @@ static int sbx_project_line(char *line, const char *dev,
 void
 sbx_project_mend(const char *dir, char *buf, size_t size)
 {
-    sbx_project_mount_t  m;
+    const char         *point, *source;
+    sbx_project_mount_t   m;
 
     memset(&m, 0, sizeof(sbx_project_mount_t));
+    (void) sbx_project_find(dir, &m);
 
-    if (sbx_project_find(dir, &m) == 0 && m.asked) {
-        (void) snprintf(buf, size, "%.60s is mounted with it: modprobe "
+    dir = sbx_project_word(dir, "DIRECTORY");
+    point = sbx_project_word(m.point, "MOUNT_POINT");
+    source = sbx_project_word(m.source, "DEVICE");
+
+    if (m.asked) {
+        (void) snprintf(buf, size, "%s is mounted with it: modprobe "
                         "quota_v2, or use a kernel with CONFIG_QUOTA and "
-                        "CONFIG_QFMT_V2", m.point);
+                        "CONFIG_QFMT_V2", point);
         return;
     }
 
     /* the file system of the root cannot be unmounted */
 
     if (strcmp(m.type, "ext4") == 0 && strcmp(m.point, "/") != 0) {
-        (void) snprintf(buf, size, "stop nginx, then: umount %.60s && tune2fs "
-                        "-O project,quota -Q prjquota %.60s && mount -o "
-                        "prjquota %.60s %.60s", m.point, m.source, m.source,
-                        m.point);
+        (void) snprintf(buf, size, "stop nginx, then: umount %s && tune2fs "
+                        "-O project,quota -Q prjquota %s && mount -o "
+                        "prjquota %s %s", point, source, source, point);
 
     } else if (strcmp(m.type, "xfs") == 0 && strcmp(m.point, "/") != 0) {
-        (void) snprintf(buf, size, "stop nginx, then: umount %.60s && mount "
-                        "-o prjquota %.60s %.60s", m.point, m.source,
-                        m.point);
+        (void) snprintf(buf, size, "stop nginx, then: umount %s && mount "
+                        "-o prjquota %s %s", point, source, point);
 
     } else {
-        (void) snprintf(buf, size, "stop nginx, then: mkdir -p %.60s && "
-                        "truncate -s 20G " SBX_QUOTA_FILE " && mkfs.ext4 -qF "
+        (void) snprintf(buf, size, "stop nginx, then: mkdir -p %s && "
+                        "truncate -s 20G " SBX_PROJECT_FILE " && mkfs.ext4 -qF "
                         "-O project,quota -E quotatype=prjquota "
-                        SBX_QUOTA_FILE " && mount -o loop,prjquota "
-                        SBX_QUOTA_FILE " %.60s", dir, dir);
+                        SBX_PROJECT_FILE " && mount -o loop,prjquota "
+                        SBX_PROJECT_FILE " %s", dir, dir);
     }
+}
+
+
+/* A name that a shell takes as it is, and that fits; a cut one would be
+ * another's. */
+static const char *
+sbx_project_word(const char *s, const char *instead)
+{
+    size_t  n;
+
+    n = strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+                  "0123456789/._-+:@%");
+
+    return n != 0 && n <= SBX_PROJECT_WORD && s[n] == '\0' ? s : instead;
 }
 
 

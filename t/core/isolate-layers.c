@@ -204,8 +204,14 @@ test_settle(void)
 static void
 test_quota(void)
 {
+    size_t                i;
     const char           *mend;
     const sbx_f_check_t  *c;
+
+    static const char *const  odd[] = {
+        "/dev/shm/a b", "/dev/shm/a;b", "/dev/shm/$(id)",
+        "/dev/shm/0123456789/0123456789/0123456789/0123456789/0123456789/01"
+    };
 
     all_there();
     layers.probed.err[SBX_LAYER_PROJECT_QUOTA] = ENOSYS;
@@ -231,6 +237,18 @@ test_quota(void)
        && strstr(check_of("project_quota")->found, "tmpfs") != NULL,
        "one that is not there yet, in memory: %s",
        row_of("project_quota")->mend);
+
+    /* a command with half of a name, or with a blank in it, is another's */
+
+    for (i = 0; i < sbx_nelts(odd); i++) {
+        (void) snprintf(layers.storage_dir, sizeof(layers.storage_dir),
+                        "%s", odd[i]);
+        sbx_layers_settle(&layers, &groups);
+        mend = row_of("project_quota")->mend;
+        ok(strstr(mend, "sandbox.ext4 DIRECTORY") != NULL
+           && strstr(mend, "/dev/shm") == NULL,
+           "a name that is no word of a command: %s", mend);
+    }
 }
 
 
