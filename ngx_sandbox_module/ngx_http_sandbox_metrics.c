@@ -79,6 +79,8 @@ static void ngx_http_sandbox_metrics_create(ngx_http_sandbox_metrics_t *m,
     ngx_uint_t status);
 static void ngx_http_sandbox_metrics_time(ngx_http_sandbox_metrics_t *m,
     const char *op, ngx_msec_t ms);
+static void ngx_http_sandbox_metrics_errors(ngx_http_sandbox_json_t *j,
+    ngx_http_sandbox_metrics_t *m);
 static void ngx_http_sandbox_metrics_histogram(ngx_http_sandbox_json_t *j,
     const char *op, const ngx_http_sandbox_histogram_t *h);
 
@@ -420,12 +422,35 @@ ngx_http_sandbox_metrics_words(ngx_http_sandbox_json_t *j,
 
     ngx_http_sandbox_metrics_family(j, "errors_total", "counter",
                                     "Answers with an error, by its code.");
+    ngx_http_sandbox_metrics_errors(j, m);
+}
 
-    for (i = 0; i < NGX_HTTP_SANDBOX_METRICS_ERRORS
-                && ngx_http_sandbox_problem_code(i) != NULL; i++)
-    {
-        print(j, "sandbox_errors_total{code=\"%s\"} %uA\n",
-              ngx_http_sandbox_problem_code(i), m->errors[i]);
+
+/* Errors that share a code, as those of a port do, are one row: each of
+ * them has counted it. */
+static void
+ngx_http_sandbox_metrics_errors(ngx_http_sandbox_json_t *j,
+    ngx_http_sandbox_metrics_t *m)
+{
+    ngx_uint_t   i, first;
+    const char  *code;
+
+    for (i = 0; i < NGX_HTTP_SANDBOX_METRICS_ERRORS; i++) {
+        code = ngx_http_sandbox_problem_code(i);
+        if (code == NULL) {
+            break;
+        }
+
+        for (first = 0; first < i; first++) {
+            if (ngx_strcmp(code, ngx_http_sandbox_problem_code(first)) == 0) {
+                break;
+            }
+        }
+
+        if (first == i) {
+            print(j, "sandbox_errors_total{code=\"%s\"} %uA\n", code,
+                  m->errors[i]);
+        }
     }
 }
 

@@ -33,7 +33,7 @@ static int sbx_project_line(char *line, const char *dev,
 void
 sbx_project_mend(const char *dir, char *buf, size_t size)
 {
-    const char         *point, *source;
+    const char           *point, *source;
     sbx_project_mount_t   m;
 
     memset(&m, 0, sizeof(sbx_project_mount_t));
@@ -63,7 +63,8 @@ sbx_project_mend(const char *dir, char *buf, size_t size)
 
     } else {
         (void) snprintf(buf, size, "stop nginx, then: mkdir -p %s && "
-                        "truncate -s 20G " SBX_PROJECT_FILE " && mkfs.ext4 -qF "
+                        "truncate -s 20G " SBX_PROJECT_FILE " && "
+                        "mkfs.ext4 -qF "
                         "-O project,quota -E quotatype=prjquota "
                         SBX_PROJECT_FILE " && mount -o loop,prjquota "
                         SBX_PROJECT_FILE " %s", dir, dir);
