@@ -6,14 +6,14 @@
 
 CHECK      := $(BUILD)/check
 ALL_SRCS   := $(CORE_SRCS) $(MODULE_SRCS)
-HEADERS    := $(wildcard $(CORE)/*/*.h ngx_sandbox_module/*.h)
+HEADERS    := $(wildcard $(CORE)/*/*.h ngx_sandbox_module/*.h \
+                         ngx_sandbox_module/*/*.h)
 C_FILES    := $(ALL_SRCS) $(HEADERS) $(TEST_SRCS) $(wildcard t/core/*.h) \
               $(wildcard t/fuzz/*.c)
 SCRIPTS    := bootstrap .ci/run conf/sandbox-run $(wildcard t/lib/run-v2) \
               $(wildcard t/bench/run t/bench/*.sh)
-PERL_FILES := $(wildcard t/*.t t/clients/*.t t/lib/*.pm t/bench/*.pl)
-LONG_FILES := $(C_FILES) $(PERL_FILES) $(wildcard t/*/*.t t/lib/*/*.pm \
-              t/lib/*/*.c)
+PERL_FILES := $(wildcard t/*.t t/*/*.t t/lib/*.pm t/lib/*/*.pm t/bench/*.pl)
+LONG_FILES := $(C_FILES) $(PERL_FILES) $(wildcard t/lib/*/*.c)
 LINES_MAX  := 900
 
 # What a module's source is compiled with, for tools that do not ask nginx.
@@ -141,7 +141,8 @@ check-shell: $(SCRIPTS)
 
 check-perl: $(PERL_FILES)
 	@for f in $(PERL_FILES); do \
-	    perl -It/lib -wc $$f 2>&1 | grep -v 'syntax OK' && exit 1; :; \
+	    perl -It/lib -It/lib/openapi -wc $$f 2>&1 | grep -v 'syntax OK' \
+	    && exit 1; :; \
 	done; :
 
 
