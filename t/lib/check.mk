@@ -151,14 +151,27 @@ check-perl: $(PERL_FILES)
 SECONDS    ?= 60
 FUZZ       := $(BUILD)/fuzz
 FUZZ_NAMES := $(sort $(patsubst t/fuzz/%.c,%,$(wildcard t/fuzz/*.c)))
-FUZZ_LIBS  := $(filter $(CORE)/policy/% $(CORE)/wire/%,$(LIB_SRCS))
+FUZZ_LIBS  := $(filter $(CORE)/policy/% $(CORE)/wire/%,$(LIB_SRCS)) \
+              $(CORE)/init/tar.c
 FUZZ_FLAGS := -std=gnu11 -D_GNU_SOURCE -g -O1 \
               -fsanitize=fuzzer,address,undefined \
               -fno-sanitize-recover=undefined
 
-$(FUZZ)/%: t/fuzz/%.c $(FUZZ_LIBS) $(HEADERS)
+$(FUZZ)/obj/%.o: %.c $(HEADERS)
 	@mkdir -p $(@D)
-	clang $(FUZZ_FLAGS) $(CORE_INCS) -o $@ $< $(FUZZ_LIBS) -lpcre2-8 -lyajl
+	$(call say,CC,$< (fuzz))
+	$(Q)clang $(FUZZ_FLAGS) $(CORE_INCS) -c -o $@ $<
+
+$(FUZZ)/%: t/fuzz/%.c $(FUZZ_LIBS:%.c=$(FUZZ)/obj/%.o)
+	$(call say,LD,$@)
+	$(Q)clang $(FUZZ_FLAGS) $(CORE_INCS) -o $@ $^ -lpcre2-8 -lyajl
+
+# Of the module, what takes a request apart.
+$(FUZZ)/args: t/fuzz/args.c $(MODULE_SRCS) $(HEADERS) $(NGX_BUILD)/Makefile
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)clang $(FUZZ_FLAGS) -ffunction-sections -Wl,--gc-sections \
+	    $(NGX_INCS) -o $@ $<
 
 .PHONY: fuzz-programs
 fuzz-programs: $(FUZZ_NAMES:%=$(FUZZ)/%)
@@ -172,5 +185,5 @@ fuzz:
 	    $(FUZZ)/$$f -max_total_time=$(SECONDS) -rss_limit_mb=2048 \
 	        -timeout=10 -print_final_stats=1 -verbosity=0 \
 	        -artifact_prefix=$(FUZZ)/$$f- $(FUZZ)/corpus/$$f \
-	        $(wildcard t/fuzz/corpus/$$f) || exit 1; \
+	        t/fuzz/corpus/$$f || exit 1; \
 	done
