@@ -173,6 +173,8 @@ $(FUZZ)/args: t/fuzz/args.c $(MODULE_SRCS) $(HEADERS) $(NGX_BUILD)/Makefile
 	$(Q)clang $(FUZZ_FLAGS) -ffunction-sections -Wl,--gc-sections \
 	    $(NGX_INCS) -o $@ $<
 
+.SECONDARY: $(FUZZ_LIBS:%.c=$(FUZZ)/obj/%.o)
+
 .PHONY: fuzz-programs
 fuzz-programs: $(FUZZ_NAMES:%=$(FUZZ)/%)
 	@:
