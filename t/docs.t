@@ -304,6 +304,89 @@ subtest 'options of sandbox-broker' => sub {
 };
 
 
+# Numbers that are fixed: what a document says, and the constant that it is.
+
+subtest 'what is fixed' => sub {
+    my @rows = (
+        [ 'limits.md', qr/^\| JSON nesting \| ([\d,]+)/m,
+          'policy/json_parser.h', 'SBX_JSON_DEPTH' ],
+        [ 'limits.md', qr/^\| commands that live.*?\| ([\d,]+)/m,
+          'include/sandbox_wire.h', 'SBX_COMMANDS_MAX' ],
+        [ 'limits.md', qr/^\| file rules.*?\| ([\d,]+) in each/m,
+          'include/sandbox_wire.h', 'SBX_RULES_KIND_MAX' ],
+        [ 'limits.md', qr/^\| file rules.*and ([\d,]+) names/m,
+          'include/sandbox_wire.h', 'SBX_RULES_NAMES_MAX' ],
+        [ 'limits.md', qr/^\| `Idempotency-Key` \| ([\d,]+)/m,
+          'include/sandbox_wire.h', 'SBX_KEY_MAX' ],
+        [ 'limits.md', qr/^\| files and steps.*?\| ([\d,]+)/m,
+          'v1/ngx_http_sandbox_v1_run.c', 'NGX_HTTP_SANDBOX_V1_RUN_FILES' ],
+        [ 'limits.md', qr/^\| files and steps.*and ([\d,]+)/m,
+          'v1/ngx_http_sandbox_v1_run.c', 'NGX_HTTP_SANDBOX_V1_RUN_STEPS' ],
+        [ 'limits.md', qr/^\| sessions on a page \| ([\d,]+)/m,
+          'v1/ngx_http_sandbox_v1_sessions.c',
+          'NGX_HTTP_SANDBOX_V1_PAGE_MAX' ],
+        [ 'limits.md', qr/^\| entries on a page \| ([\d,]+)/m,
+          'v1/ngx_http_sandbox_v1_files.c',
+          'NGX_HTTP_SANDBOX_V1_ENTRIES_MAX' ],
+        [ 'limits.md', qr/^\| ended sessions.*?\| ([\d,]+)/m,
+          'broker/broker.h', 'SBX_ENDED_MAX' ],
+        [ 'limits.md', qr/^\| connections to.*?\| ([\d,]+)/m,
+          'init/port.c', 'SBX_INIT_PORTS' ],
+        [ 'limits.md', qr/^\| head of what.*KB, ([\d,]+) headers/m,
+          'v1/ngx_http_sandbox_v1_port_response.c',
+          'NGX_HTTP_SANDBOX_V1_PORT_ANSWERED' ],
+        [ 'ports.md', qr/^A request has ([\d,]+) headers/m,
+          'v1/ngx_http_sandbox_v1_port_request.c',
+          'NGX_HTTP_SANDBOX_V1_PORT_HEADERS' ],
+        [ 'ports.md', qr/has\s+([\d,]+) connections to ports/,
+          'init/port.c', 'SBX_INIT_PORTS' ],
+        [ 'files.md', qr/^\| calls that answer at once.*?\| ([\d,]+)/m,
+          'init/init_file.h', 'SBX_INIT_SERVERS_CALL' ],
+        [ 'files.md', qr/^\| archives and searches \| ([\d,]+)/m,
+          'init/init_file.h', 'SBX_INIT_SERVERS_LONG' ],
+        [ 'files.md', qr/^\| watches \| ([\d,]+)/m,
+          'init/init_file.h', 'SBX_INIT_SERVERS_WATCH' ],
+        [ 'files.md', qr/^\| entries \| ([\d,]+)/m,
+          'init/file_unpack.c', 'SBX_INIT_UNPACK_ENTRIES' ],
+        [ 'files.md', qr/^\| depth of a name \| ([\d,]+)/m,
+          'init/file_unpack.c', 'SBX_INIT_UNPACK_DEPTH' ],
+        [ 'files.md', qr/A watch has ([\d,]+)\s+directories/,
+          'init/file_watch.c', 'SBX_INIT_WATCH_NODES' ],
+        [ 'files.md', qr/costs more than ([\d,]+)\s+steps/,
+          'init/file_search.c', 'SBX_INIT_SEARCH_STEPS' ],
+        [ 'files.md', qr/goes\s+through ([\d,]+)\s+of them/,
+          'init/file_list.c', 'SBX_INIT_LIST_NAMES' ],
+        [ 'quotas.md', qr/^Up to ([\d,]+) organizations/m,
+          'include/sandbox_quota.h', 'SBX_QUOTA_ROWS' ],
+        [ 'quotas.md', qr/up to\s+([\d,]+) by the admin API/,
+          'include/sandbox_quota.h', 'SBX_QUOTA_LIVE' ],
+        [ 'directives.md', qr/at most ([\d,]+) names/,
+          'include/sandbox_quota.h', 'SBX_QUOTA_ROWS' ],
+        [ 'sessions.md', qr/looks\s+at ([\d,]+) sessions/,
+          'v1/ngx_http_sandbox_v1_sessions.c',
+          'NGX_HTTP_SANDBOX_V1_SEEN_MAX' ],
+        [ 'templates.md', qr/and ([\d,]+) variables/,
+          'ngx_http_sandbox_template.c', 'NGX_HTTP_SANDBOX_TEMPLATE_ENV' ],
+        [ 'audit.md', qr/beyond ([\d,]+) was left out/,
+          'ngx_http_sandbox_audit.c', 'NGX_HTTP_SANDBOX_AUDIT_ARGV' ],
+        [ 'audit.md', qr/cut at ([\d,]+) bytes/,
+          'ngx_http_sandbox_audit.c', 'NGX_HTTP_SANDBOX_AUDIT_CHANGE' ],
+    );
+
+    for my $row (@rows) {
+        my ($doc, $said, $file, $name) = @$row;
+        my ($told) = source("docs/$doc") =~ $said;
+        my ($path) = grep { -e "$ROOT/$_" }
+                     map { "$_/$file" } qw(sandbox_core ngx_sandbox_module);
+        my ($known) = source($path // $file)
+                      =~ /^#define \Q$name\E\s+(\d+)\b/m;
+
+        is(($told // 'nothing') =~ s/,//gr, $known // 'none',
+           "$doc: $name");
+    }
+};
+
+
 # A word that looks like ours is ours: a directive, a variable, a metric, a
 # header, a program's file.
 
@@ -372,14 +455,32 @@ subtest 'what make install puts where' => sub {
 };
 
 
+# As GitHub makes them of headings.
+
+sub anchors {
+    my ($name) = @_;
+
+    my $text = SandboxTest::slurp("$ROOT/$name") // '';
+
+    return { map { s/[`()]//g; s/[^\w -]//g; s/ /-/g; (lc $_ => 1) }
+             $text =~ /^#+ (.*)$/mg };
+}
+
+
 subtest 'tests and documents that are named are there' => sub {
     for my $file (glob "$ROOT/docs/*.md $ROOT/README.md") {
         my $text = SandboxTest::slurp($file);
         my ($name) = $file =~ m{([^/]+)$};
         my %named = map { $_ => 1 } $text =~ m{`(t/[\w/.-]+\.[ct])`}g;
 
-        for my $link ($text =~ m{\]\(([\w/.-]+)(?:#[\w-]+)?\)}g) {
-            $named{ $name eq 'README.md' ? $link : "docs/$link" } = 1;
+        while ($text =~ m{\]\(([\w/.-]*)(?:#([\w-]+))?\)}g) {
+            my ($link, $anchor) = ($1, $2);
+            my $there = $link eq '' ? $file =~ s{^\Q$ROOT\E/}{}r
+                        : $name eq 'README.md' ? $link : "docs/$link";
+
+            $named{$there} = 1;
+            ok(anchors($there)->{$anchor}, "$name: $there#$anchor")
+                if defined $anchor;
         }
 
         ok(-e "$ROOT/$_", "$name: $_") for sort keys %named;
