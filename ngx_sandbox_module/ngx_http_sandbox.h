@@ -239,6 +239,7 @@ typedef struct {
     const char                   *quota_scope;  /* that refused */
     const char                   *quota_resource;
     ngx_str_t                     argv;         /* each with its NUL */
+    ngx_uint_t                    step;         /* of a run, from 1 */
 } ngx_http_sandbox_ctx_t;
 
 /* The location's content handler. */
@@ -561,7 +562,8 @@ char *ngx_http_sandbox_set_quota(ngx_conf_t *cf, ngx_command_t *cmd,
  * ---- seeing: audit log, metrics ------------------------------------------
  *
  * All of it happens in the log phase, once for each request that found a
- * route, however it ended.
+ * route, however it ended; but for the steps of a run, of which each that has
+ * another after it is told when that begins.
  */
 
 char *ngx_http_sandbox_set_audit(ngx_conf_t *cf, ngx_command_t *cmd,
@@ -573,6 +575,8 @@ void ngx_http_sandbox_audit(ngx_http_request_t *r,
 ngx_int_t ngx_http_sandbox_metrics_zone(ngx_conf_t *cf,
     ngx_http_sandbox_main_conf_t *smcf);
 void ngx_http_sandbox_metrics_count(ngx_http_request_t *r,
+    ngx_http_sandbox_ctx_t *ctx);
+void ngx_http_sandbox_step_over(ngx_http_request_t *r,
     ngx_http_sandbox_ctx_t *ctx);
 void ngx_http_sandbox_metrics_audit(ngx_http_request_t *r,
     ngx_uint_t written);
