@@ -396,6 +396,7 @@ struct ngx_http_sandbox_stream_s {
     ngx_int_t                   (*ping)(ngx_http_sandbox_stream_t *s);
 
     /* what follows is the stream's own */
+    ngx_buf_t                     nothing;
     ngx_pool_t                   *pool;         /* of what is being sent */
     ngx_http_sandbox_json_t       json;
     ngx_event_t                   timer;

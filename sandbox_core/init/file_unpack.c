@@ -684,7 +684,7 @@ sbx_init_unpack_read(void *data, void *buf, size_t n, sbx_error_t *e)
             }
 
             if (rc == 1) {
-                if (got == 0 && (!u->gzip || u->done)) {
+                if ((got == 0 || u->rest) && (!u->gzip || u->done)) {
                     return 1;
                 }
 
@@ -748,8 +748,10 @@ sbx_init_unpack_rest(sbx_init_unpack_t *u)
     int      rc;
     uint8_t  buf[4096];
 
+    u->rest = 1;
+
     while (u->gzip && !u->done) {
-        rc = sbx_init_unpack_read(u, buf, 1, u->e);
+        rc = sbx_init_unpack_read(u, buf, sizeof(buf), u->e);
 
         if (rc == -1) {
             return -1;

@@ -36,6 +36,7 @@ typedef struct {
     unsigned           gzip:1;
     unsigned           over:1;                 /* the empty frame has come */
     unsigned           done:1;                 /* the compressed data has */
+    unsigned           rest:1;                 /* any end is an end */
     z_stream           z;
 
     /* what was moved, to undo it */
