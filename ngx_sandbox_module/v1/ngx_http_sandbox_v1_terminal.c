@@ -846,6 +846,7 @@ ngx_http_sandbox_v1_terminal_control(ngx_http_sandbox_v1_terminal_t *terminal,
         && ngx_http_sandbox_v1_is(&signal.type, "signal"))
     {
         process->verb = SBX_PROCESS_SIGNAL;
+        process->flags = SBX_PROCESS_FOREGROUND;
         process->signal = (int32_t) signal.number;
 
         ngx_destroy_pool(pool);

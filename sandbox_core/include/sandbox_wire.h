@@ -553,6 +553,8 @@ typedef struct {
 } sbx_f_process_t;
 
 #define SBX_PROCESS_EOF         0x01
+#define SBX_PROCESS_FOREGROUND  0x02      /* SIGNAL: of a terminal, to what
+                                             runs in its foreground */
 #define SBX_PROCESSES_KEPT      256
 #define SBX_RINGS_MAX           (8 * 1024 * 1024)
 

@@ -354,6 +354,8 @@ void sbx_init_port_tick(uint64_t now);
 /* tty.c */
 /* Both ends; 0, or -1 with errno. */
 int sbx_init_tty_open(sbx_init_command_t *c, int *end);
+/* To the foreground of its terminal, as the terminal's own keys do. */
+int sbx_init_tty_signal(sbx_init_command_t *c, int sig);
 int sbx_init_tty_resize(sbx_init_command_t *c, uint32_t rows, uint32_t cols);
 /* 1 if there is output that has not been read. */
 int sbx_init_tty_pending(int fd);
