@@ -30,9 +30,17 @@ my %NOT_HERE = (
     'proxyPort 101' => 'is another protocol: t/ports.t',
     'proxyPort 429' => 'takes 256 connections: t/core/init-port.c',
     'proxyPort 504' => 'takes a program that is silent: t/ports.t',
+    401 => 'takes an identity: t/routes.t',
     500 => 'only a failing machine gives it',
+    'pauseSession 400' => 'takes a kernel that cannot freeze',
     'run 429' => 'takes a session that fills between two steps',
     'run 507' => 'takes a body longer than this server reads',
+    map({ ("$_ 403" => 'takes a page of somebody else: t/routes.t') }
+        qw(changeSettings setQuota removeQuota setUserQuota removeUserQuota
+           destroyTenantSessions drain undrain)),
+    map({ ("$_ 409" => 'takes a paused session: t/routes.t') }
+        qw(listProcesses getProcess getOutput cancel terminal proxyPort
+           install searchFiles)),
     map {
         ("$_ 429" => 'takes a session whose file processes are all busy')
     } qw(listFiles uploadFileByQuery deleteFileByQuery downloadFile

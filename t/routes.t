@@ -19,6 +19,8 @@ plan(skip_all => 'YAML::XS is not installed (libyaml-libyaml-perl)')
 
 my $NAMES = SandboxTest::free_port();
 
+# Indented otherwise than the shipped server, which the library looks for.
+
 my $t = server(extra => <<'CONF', http => <<"NAMES");
         location /own/ {
             sandbox_tenant $http_x_tenant;
@@ -31,17 +33,17 @@ my $t = server(extra => <<'CONF', http => <<"NAMES");
             sandbox_api admin;
         }
 CONF
-    server {
-        listen 127.0.0.1:$NAMES;
-        server_name *.ports.test;
-        include sandbox-errors.conf;
+  server {
+      listen 127.0.0.1:$NAMES;
+      server_name *.ports.test;
+      include sandbox-errors.conf;
 
-        location / {
-            sandbox_tenant \$http_x_tenant;
-            sandbox_user \$http_x_user;
-            sandbox_port_host ports.test;
-        }
-    }
+      location / {
+          sandbox_tenant \$http_x_tenant;
+          sandbox_user \$http_x_user;
+          sandbox_port_host ports.test;
+      }
+  }
 NAMES
 
 my $doc = OpenAPI->load("$SandboxTest::ROOT/docs/openapi.yaml");
@@ -90,6 +92,9 @@ sub ask {
     %headers = (%headers, %UPGRADE) if $op->{id} eq 'terminal';
 
     my $json = $JSON_OF{ $op->{id} };
+
+    return $t->http(HEAD => "$base$path", headers => \%headers)
+        if $op->{method} eq 'HEAD';
 
     return $t->api($op->{method}, $path, $json, base => $base,
                    headers => \%headers,
@@ -143,7 +148,9 @@ sub owned {
                    base => '/own', headers => \%ALICE)->{json}{session_id};
 }
 
-my @RESERVED = qw(listCommands listEndpoints runCommand);
+# What will be has no session to look at.
+
+my %reserved = map { $_ => 1 } qw(listCommands listEndpoints runCommand);
 
 
 subtest 'a paused session' => sub {
@@ -162,8 +169,8 @@ subtest 'a paused session' => sub {
         next if $op->{id} =~ /^(?:resume|destroy)Session$/;
 
         answers($op, ask($op, $id, '/own', %ALICE),
-                $open{ $op->{id} } // ((grep { $_ eq $op->{id} } @RESERVED)
-                                       ? '501 E5003' : '409 E2010'),
+                $open{ $op->{id} } // ($reserved{ $op->{id} } ? '501 E5003'
+                                                              : '409 E2010'),
                 'while it is paused');
     }
 
@@ -191,8 +198,9 @@ subtest 'a session of somebody else' => sub {
     for my $case ([ 'another tenant', %EVE ], [ 'another user', %BOB ]) {
         my ($name, %who) = @$case;
 
-        answers($_, ask($_, $id, '/own', %who), '404 E2009', "for $name")
-            for @of_session;
+        answers($_, ask($_, $id, '/own', %who),
+                $reserved{ $_->{id} } ? '501 E5003' : '404 E2009',
+                "for $name") for @of_session;
         is_problem(by_name($id, %who), 404, 'E2009',
                    "a port by name for $name");
         is_problem($t->api(GET => "/sessions/$id/ports/8080/", undef,
@@ -209,7 +217,7 @@ subtest 'a session of somebody else' => sub {
 
     destroy($id);
 
-    for my $op (@of_session) {
+    for my $op (grep { !$reserved{ $_->{id} } } @of_session) {
         my $res = ask($op, $id, '/own', %ALICE);
 
         answers($op, $res, '404 E2009', 'once it is over');
