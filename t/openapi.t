@@ -939,6 +939,14 @@ subtest 'the admin API' => sub {
               %type);
     }
 
+    calls(setQuota => 200, 'one to be listed', tenant_id => 'x',
+          json => { sessions => 1 });
+    calls(listQuotas => 200, 'those that were set',
+          query => { tenant_id => 'x', limit => 5 });
+    calls(listQuotas => '400 E3001', 'a cursor that nobody gave',
+          query => { cursor => 'x' });
+    calls(removeQuota => 204, 'removed', tenant_id => 'x');
+
     calls(listAllSessions => 200, 'all',
           query => { tenant_id => 'acme-corp', user_id => 'alice',
                      limit => 1 });

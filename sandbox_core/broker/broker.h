@@ -584,6 +584,13 @@ void sbx_quota_limits(const sbx_broker_t *b, sbx_scope_t scope,
 uint64_t sbx_setting_configured(const sbx_broker_t *b, unsigned i);
 uint64_t sbx_setting_value(const sbx_broker_t *b, unsigned i);
 
+/* What holds for a name, and what is used. */
+void sbx_quota_tell(sbx_broker_t *b, const char *tenant, const char *user,
+    sbx_f_quota_t *quota);
+
+/* quota_list.c: a page of what the admin API has set */
+void sbx_quota_list(sbx_broker_t *b, sbx_call_out_t *call, const void *body);
+
 /* quota_file.c: what the admin API has set, kept over restarts */
 int sbx_quota_open(sbx_broker_t *b, sbx_error_t *e);
 /* Answers the call once what holds now is safe. */
