@@ -315,6 +315,8 @@ struct ngx_http_sandbox_call_s {
     ngx_fd_t                      peer;         /* the end to be sent */
     ngx_fd_t                      passed;       /* received, not delivered */
     ngx_uint_t                   *dead;         /* set when the pool goes */
+    struct ngx_http_sandbox_stream_s
+                                 *stream;       /* told of the worker's end */
     unsigned                      sent:1;
     unsigned                      accepted:1;
     unsigned                      answered:1;   /* by any frame */
@@ -390,6 +392,9 @@ struct ngx_http_sandbox_stream_s {
     /* This worker is to end: the callee closes the stream, its call, and
      * finalizes.  NULL: the stream goes on. */
     void                        (*leaving)(ngx_http_sandbox_stream_t *s);
+    /* The same a little before worker_shutdown_timeout cuts what goes on;
+     * NULL: it is cut. */
+    void                        (*cut)(ngx_http_sandbox_stream_t *s);
     /* Says something when nothing was said for a while, and returns as
      * _send() does; set by _create(), for RAW by the caller. */
     ngx_int_t                   (*ping)(ngx_http_sandbox_stream_t *s);
@@ -398,7 +403,10 @@ struct ngx_http_sandbox_stream_s {
     ngx_pool_t                   *pool;         /* of what is being sent */
     ngx_http_sandbox_json_t       json;
     ngx_event_t                   timer;
+    ngx_event_t                   cutter;
     ngx_msec_t                    last;         /* when something was sent */
+    unsigned                      late:1;       /* opened by a worker that is
+                                                   to end */
     unsigned                      over:1;
 };
 
@@ -428,8 +436,15 @@ ngx_int_t ngx_http_sandbox_stream_send(ngx_http_sandbox_stream_t *s);
 ngx_int_t ngx_http_sandbox_stream_bytes(ngx_http_sandbox_stream_t *s,
     const void *head, size_t head_len, const void *data, size_t len);
 
+/* For the call: this worker is to end.  Nothing of the stream may be touched
+ * after it. */
+void ngx_http_sandbox_stream_leave(ngx_http_sandbox_stream_t *s);
+
 /* Whether the client has yet to take something. */
 ngx_uint_t ngx_http_sandbox_stream_behind(ngx_http_sandbox_stream_t *s);
+
+/* _send() and _close() in one. */
+ngx_int_t ngx_http_sandbox_stream_last(ngx_http_sandbox_stream_t *s);
 
 /* Ends the body; what to finalize with.  Call it once. */
 ngx_int_t ngx_http_sandbox_stream_close(ngx_http_sandbox_stream_t *s);

@@ -172,6 +172,18 @@ ngx_http_sandbox_call_read_handler(ngx_event_t *rev)
     call = c->data;
     client = call->request->connection;
 
+    if (c->close && !c->error) {
+
+        /* the worker begins to end, of which idle connections are told */
+
+        c->close = 0;
+        c->idle = 0;
+
+        ngx_http_sandbox_stream_leave(call->stream);
+        ngx_http_run_posted_requests(client);
+        return;
+    }
+
     if (c->close) {
 
         /* the worker's time to end is over */

@@ -193,6 +193,7 @@ ngx_http_sandbox_v1_exec_prepare(ngx_http_request_t *r,
 
     ngx_http_sandbox_v1_exec_limits(r, body, &ready->exec, command);
 
+    command->fed = ready->in.len != 0;
     ready->limits.memory = body->limits.memory;
     ready->limits.cpus = body->limits.cpus;
     ready->limits.processes = body->limits.processes;
@@ -289,6 +290,7 @@ ngx_http_sandbox_v1_exec_words(const ngx_http_sandbox_v1_exec_t *body,
     exec->flags |= (body->cwd.data == NULL) ? SBX_EXEC_DEFAULT_CWD : 0;
     command->base64 = base64;
     command->background = body->background;
+    command->detach = detach;
 
     if (body->tag.len != 0) {
         ngx_memcpy(exec->tag, body->tag.data, body->tag.len);

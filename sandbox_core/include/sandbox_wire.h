@@ -528,7 +528,8 @@ typedef struct {
  * has taken its STDIN frames (or it has ended), by END: its output goes to
  * rings of max_output bytes, SBX_RINGS_MAX over all of a session (the oldest
  * bytes go first, but none that somebody who is attached has yet to read).
- * One with SBX_EXEC_DETACH becomes so when its worker goes.
+ * One with SBX_EXEC_DETACH becomes so when its worker goes; its output is in
+ * rings from its start, so that nothing is lost that the worker had not got.
  */
 typedef enum {
     SBX_PROCESS_LIST   = 1,   /* -> STATE..., END */
