@@ -226,11 +226,13 @@ typedef struct {
     ngx_str_t                     who;          /* of the admin API */
     unsigned                      tenant_bound:1;   /* by configuration */
     unsigned                      user_bound:1;
+    unsigned                      created:1;    /* a session, by a run */
 
     /* for variables; empty or -1 until known */
     ngx_str_t                     tenant;
     ngx_str_t                     user;
     ngx_int_t                     exit;         /* -1 unknown */
+    int32_t                       pid;          /* 0 unknown */
     const char                   *reason;
     int64_t                       cpu_us;       /* -1 unknown, each */
     int64_t                       wall_us;
@@ -583,6 +585,12 @@ char *ngx_http_sandbox_set_audit(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 void ngx_http_sandbox_audit(ngx_http_request_t *r,
     ngx_http_sandbox_ctx_t *ctx);
+/* The line of a run's step; step has its command and cost, else as ctx. */
+void ngx_http_sandbox_audit_step(ngx_http_request_t *r,
+    const ngx_http_sandbox_ctx_t *step, ngx_uint_t n);
+/* Whether the request will have a line. */
+ngx_uint_t ngx_http_sandbox_audited(ngx_http_request_t *r,
+    const ngx_http_sandbox_ctx_t *ctx);
 
 /* The zone of the counters. */
 ngx_int_t ngx_http_sandbox_metrics_zone(ngx_conf_t *cf,

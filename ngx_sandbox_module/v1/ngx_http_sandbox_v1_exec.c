@@ -673,6 +673,7 @@ ngx_http_sandbox_v1_exec_frame(ngx_http_sandbox_call_t *call,
     case SBX_F_STARTED:
         ngx_memcpy(&started, payload, sizeof(sbx_f_started_t));
         command->pid = started.pid;
+        ngx_http_sandbox_ctx(call->request)->pid = started.pid;
         return NGX_OK;
 
     case SBX_F_END:
@@ -779,6 +780,7 @@ ngx_http_sandbox_v1_exec_note(ngx_http_request_t *r, const sbx_f_exit_t *end)
 
     ctx = ngx_http_sandbox_ctx(r);
 
+    ctx->pid = end->pid;
     ctx->exit = end->exit_code;
     ctx->reason = sbx_reason_word(end->reason);
     ctx->cpu_us = (int64_t) (end->cpu_user_us + end->cpu_system_us);

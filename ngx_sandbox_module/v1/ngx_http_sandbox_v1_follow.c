@@ -114,6 +114,7 @@ ngx_http_sandbox_v1_follow_started(ngx_http_sandbox_call_t *call, int32_t pid)
 
     command = call->data;
     command->pid = pid;
+    ngx_http_sandbox_ctx(call->request)->pid = pid;
 
     rc = ngx_http_sandbox_v1_follow_open(call);
 

@@ -402,6 +402,7 @@ ngx_http_sandbox_v1_terminal_frame(ngx_http_sandbox_call_t *call,
 {
     ngx_int_t                        rc;
     sbx_f_exit_t                     end;
+    sbx_f_started_t                  started;
     ngx_http_sandbox_v1_terminal_t  *terminal;
 
     terminal = call->data;
@@ -423,6 +424,9 @@ ngx_http_sandbox_v1_terminal_frame(ngx_http_sandbox_call_t *call,
         if (terminal->open) {
             return ngx_http_sandbox_v1_broken(call, "a second start");
         }
+
+        ngx_memcpy(&started, payload, sizeof(sbx_f_started_t));
+        ngx_http_sandbox_ctx(call->request)->pid = started.pid;
 
         return ngx_http_sandbox_v1_terminal_open(terminal);
 
