@@ -8,6 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 
+use JSON::PP ();
 use Test::More;
 use SandboxTest;
 use SandboxTest::More;
@@ -198,6 +199,54 @@ cmp_ok($after->{"sandbox_${_}_bytes_total"}{''}
 $t->api(DELETE => "/sessions/$ids[1]");
 soon('sessions_ended_total', 'reason="destroyed"', 1, 'ends');
 soon('request_duration_seconds_count', 'op="destroy"', 1, 'with their time');
+
+subtest 'every command is counted once, whoever sees its end' => sub {
+    my $s = $t->session(tenant_id => 'other', user_id => 'bob');
+    my %events = (headers => { Accept => 'text/event-stream' });
+    my $want = metrics()->{sandbox_execs_total};
+    my $counts = sub {
+        my ($reason, $n, $name) = @_;
+        soon('execs_total', qq(reason="$reason"),
+             $want->{qq(reason="$reason")} += $n, $name);
+    };
+
+    $t->api(POST => "/sessions/$s/exec", { cmd => 'echo' }, %events);
+    $counts->('exited', 1, 'streamed');
+
+    my $pid = $t->api(POST => "/sessions/$s/exec",
+                      { cmd => 'kill -9 $$', background => JSON::PP::true })
+              ->{json}{pid};
+    $counts->('signal', 1, 'in the background');
+    $t->api(GET => "/sessions/$s/processes/$pid/output", undef, %events)
+        for 1 .. 3;
+    $t->api(GET => "/sessions/$s/processes/$pid") for 1 .. 3;
+    $counts->('signal', 0, 'and not again when it is looked at');
+
+    $t->api(POST => "/sessions/$s/exec", { cmd => [ 'no-such-program' ] });
+    $counts->('not_started', 1, 'what could not begin');
+
+    my $c = $t->connect;
+    $c->send_request(POST => "/v1/sessions/$s/exec",
+                     body => '{"cmd":"echo; sleep 60"}', headers => {
+                     Accept => 'application/x-ndjson',
+                     'Content-Type' => 'application/json' });
+    1 while ($c->read_line(time + 30) // '"stdout"') !~ /"stdout"/;
+    $c->close;
+    $counts->('disconnected', 1, 'left by its client');
+
+    my $made = metrics()->{sandbox_creates_total}{'result="created"'};
+    $t->api(POST => '/run', { tenant_id => 'other', user_id => 'eve', steps =>
+                              [ { cmd => 'true' }, { cmd => 'exit 1' },
+                                { cmd => 'true' } ] });
+    $counts->('exited', 2, 'each step of a run');
+    soon('creates_total', 'result="created"', $made + 1, 'which is a create');
+
+    $t->api(POST => "/sessions/$s/exec",
+            { cmd => 'sleep 60', background => JSON::PP::true }) for 1 .. 2;
+    $t->api(DELETE => "/sessions/$s");
+    $counts->('session_ended', 2, 'what ended with its session');
+};
+
 
 my $text = $t->http(GET => '/metrics')->{body};
 unlike($text, qr/acme|ann|\Q$ids[0]\E/, 'no id is in a label');

@@ -291,9 +291,11 @@ ngx_http_sandbox_v1_run_steps(ngx_http_sandbox_v1_run_t *run,
     size_t                             i;
     const char                        *field;
     sbx_error_t                        inner;
-    ngx_http_sandbox_ctx_t            *ctx;
     ngx_http_sandbox_v1_run_step_t    *step;
+    ngx_http_sandbox_ctx_t            *ctx;
     const ngx_http_sandbox_v1_exec_t  *asked;
+
+    ctx = ngx_http_sandbox_ctx(run->request);
 
     if (steps->nelts == 0) {
         return sbx_error(e, 0, SBX_E_INVALID,
@@ -309,7 +311,6 @@ ngx_http_sandbox_v1_run_steps(ngx_http_sandbox_v1_run_t *run,
 
     run->nsteps = steps->nelts;
     asked = steps->elts;
-    ctx = ngx_http_sandbox_ctx(run->request);
 
     for (i = 0; i < steps->nelts; i++) {
         step = &run->steps[i];
@@ -331,11 +332,10 @@ ngx_http_sandbox_v1_run_steps(ngx_http_sandbox_v1_run_t *run,
                    : sbx_error(e, inner.err, inner.code, "%s", inner.text);
         }
 
-        /* it becomes the request's when it is run */
-
         step->argv = ctx->argv;
-        ngx_str_null(&ctx->argv);
     }
+
+    ngx_str_null(&ctx->argv);
 
     return 0;
 }
@@ -392,6 +392,7 @@ ngx_http_sandbox_v1_run_tie_frame(ngx_http_sandbox_call_t *call,
     }
 
     run->created = 1;
+    ngx_http_sandbox_ctx(call->request)->created = 1;
     call->timeout = 0;
 
     return ngx_http_sandbox_v1_run_next(run, NULL);
@@ -555,17 +556,7 @@ ngx_http_sandbox_v1_run_file_frame(ngx_http_sandbox_call_t *call,
 static ngx_http_sandbox_call_t *
 ngx_http_sandbox_v1_run_step(ngx_http_sandbox_v1_run_t *run)
 {
-    ngx_http_sandbox_ctx_t   *ctx;
     ngx_http_sandbox_call_t  *call;
-
-    ctx = ngx_http_sandbox_ctx(run->request);
-
-    if (run->step != 0 && ctx->step == run->step) {
-        ngx_http_sandbox_step_over(run->request, ctx);
-    }
-
-    ctx->step = run->step + 1;
-    ctx->argv = run->steps[run->step].argv;
 
     call = ngx_http_sandbox_v1_exec_call(run->request,
                                          &run->steps[run->step].ready, run);
@@ -636,9 +627,25 @@ static ngx_int_t
 ngx_http_sandbox_v1_run_exit(ngx_http_sandbox_v1_run_t *run,
     ngx_http_sandbox_call_t *call, const sbx_f_exit_t *end)
 {
+    ngx_http_sandbox_ctx_t  *ctx, before, step;
+
+    ctx = ngx_http_sandbox_ctx(call->request);
+    before = *ctx;
+
     if (ngx_http_sandbox_v1_exec_note(call->request, end) != NGX_OK) {
         return ngx_http_sandbox_v1_broken(call, "an end that cannot be");
     }
+
+    step = *ctx;
+    step.argv = run->steps[run->step].argv;
+    ngx_http_sandbox_audit_step(call->request, &step, run->step);
+
+    /* the run is all of them, and ends as the last one did */
+
+    ctx->pid = 0;
+    ctx->cpu_us += ngx_max(before.cpu_us, 0);
+    ctx->wall_us += ngx_max(before.wall_us, 0);
+    ctx->memory_peak = ngx_max(ctx->memory_peak, before.memory_peak);
 
     ngx_http_sandbox_json_raw(&run->json, run->step ? "," : "");
     ngx_http_sandbox_v1_exec_json(&run->json, end,

@@ -72,6 +72,7 @@ static int ngx_http_sandbox_v1_terminal_control(
     sbx_error_t *e);
 static ngx_int_t ngx_http_sandbox_v1_terminal_ping(
     ngx_http_sandbox_stream_t *s);
+static void ngx_http_sandbox_v1_terminal_cut(ngx_http_sandbox_stream_t *s);
 
 
 /* The shell of the template, as at a login. */
@@ -335,6 +336,7 @@ ngx_http_sandbox_v1_terminal_start(ngx_http_request_t *r,
     terminal->stream->call = call;
     terminal->stream->data = terminal;
     terminal->stream->ping = ngx_http_sandbox_v1_terminal_ping;
+    terminal->stream->cut = ngx_http_sandbox_v1_terminal_cut;
 
     ngx_http_sandbox_ctx(r)->data = terminal;
 
@@ -401,6 +403,7 @@ ngx_http_sandbox_v1_terminal_frame(ngx_http_sandbox_call_t *call,
 {
     ngx_int_t                        rc;
     sbx_f_exit_t                     end;
+    sbx_f_started_t                  started;
     ngx_http_sandbox_v1_terminal_t  *terminal;
 
     terminal = call->data;
@@ -422,6 +425,9 @@ ngx_http_sandbox_v1_terminal_frame(ngx_http_sandbox_call_t *call,
         if (terminal->open) {
             return ngx_http_sandbox_v1_broken(call, "a second start");
         }
+
+        ngx_memcpy(&started, payload, sizeof(sbx_f_started_t));
+        ngx_http_sandbox_ctx(call->request)->pid = started.pid;
 
         return ngx_http_sandbox_v1_terminal_open(terminal);
 
@@ -574,12 +580,6 @@ ngx_http_sandbox_v1_terminal_failed(ngx_http_sandbox_call_t *call,
         return;
     }
 
-    if (ngx_exiting) {
-        (void) ngx_http_sandbox_v1_terminal_close(terminal, SBX_WS_AWAY,
-                                                  "the server ends");
-        return;
-    }
-
     (void) ngx_http_sandbox_v1_terminal_close(terminal, SBX_WS_INTERNAL,
                                               "the session is gone");
 }
@@ -599,6 +599,16 @@ ngx_http_sandbox_v1_terminal_ping(ngx_http_sandbox_stream_t *s)
     }
 
     return ngx_http_sandbox_v1_terminal_send(terminal, SBX_WS_PING, NULL, 0);
+}
+
+
+/* The time of a worker that is to end is over. */
+
+static void
+ngx_http_sandbox_v1_terminal_cut(ngx_http_sandbox_stream_t *s)
+{
+    (void) ngx_http_sandbox_v1_terminal_close(s->data, SBX_WS_AWAY,
+                                              "the server ends");
 }
 
 
