@@ -116,13 +116,15 @@ my ($still, $waits) = (create_ok(), create_ok());
 my $still_job = async {
     exec_call($still, sprintf($counter, 40), timeout_s => within(5))->{json}
 };
-my $waits_job = async {
-    exec_call($waits, 'touch /tmp/b; sleep 1; echo end', timeout_s => 3)
-};
+my $waits_job;
 
 subtest 'a command under way stands still' => sub {
     ok(until_true { get($still, '/tmp/n')->{status} == 200 }, 'it runs');
     is(pause($still)->{json}{status}, 'paused', 'paused');
+
+    $waits_job = async {
+        exec_call($waits, 'touch /tmp/b; sleep 3; echo end', timeout_s => 6)
+    };
     ok(until_true { get($waits, '/tmp/b')->{status} == 200 },
        'another runs');
     is(pause($waits)->{json}{status}, 'paused', 'paused, too');
@@ -248,7 +250,7 @@ subtest 'what has stood still goes on' => sub {
 
 
 subtest 'a client that waits is not given up' => sub {
-    stood(20);
+    stood(23);
     ok(!$waits_job->ready, 'it waits');
     resume($waits);
     is($waits_job->get->{json}{stdout}, "end\n", 'and is answered');
