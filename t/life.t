@@ -201,13 +201,16 @@ subtest 'one that is used does not' => sub {
 
 
 subtest 'idle time and a new broker' => sub {
-    my $id = create_ok({ manifest => { idle_timeout_s => 1 } });
-    my $job = async { run($id, 'sleep 4; echo done')->{stdout} };
+    my $idle = within(1);
+    my $id = create_ok({ manifest => { idle_timeout_s => $idle } });
+    my $job = async {
+        run($id, 'sleep ' . (2 * $idle + 2) . '; echo done')->{stdout}
+    };
 
     ok(until_true { @{ [ session_pids($id) ] } > 1 }, 'it runs');
     ok(crash(), 'a broker again');
     is($job->get, "done\n", 'what ran before is no idleness');
-    is(ended($id, 15)->{json}{ended}, 'idle', 'it ends after that');
+    is(ended($id, within(15))->{json}{ended}, 'idle', 'it ends after that');
 };
 
 

@@ -207,58 +207,53 @@ subtest 'changes at once' => sub {
 };
 
 
-subtest 'a command under way stands still, and goes on' => sub {
+# What stands still for long does so while the other tests run: a command past
+# its own time-out, had its clock gone on, and one past the 15 s after its
+# time-out when a worker takes a call for dead.
+
+my ($still, $waits) = (create_ok(), create_ok());
+my $still_job = async {
+    exec_call($still, sprintf($counter, 40), timeout_s => within(5))->{json}
+};
+my $waits_job;
+
+subtest 'a command under way stands still' => sub {
+    ok(until_true { get($still, '/tmp/n')->{status} == 200 }, 'it runs');
+    is(pause($still)->{json}{status}, 'paused', 'paused');
+
+    $waits_job = async {
+        exec_call($waits, 'touch /tmp/b; sleep 3; echo end', timeout_s => 6)
+    };
+    ok(until_true { get($waits, '/tmp/b')->{status} == 200 },
+       'another runs');
+    is(pause($waits)->{json}{status}, 'paused', 'paused, too');
+    ok(stands_still($still), 'it does nothing');
+};
+
+my $since = time;
+
+sub stood {
+    my ($seconds) = @_;
+
+    my $left = $since + $seconds - time;
+
+    sleep $left if $left > 0;
+
+    return;
+}
+
+
+subtest 'a time-out comes after a pause, too' => sub {
     my $id = create_ok();
     my $job = async {
-        exec_call($id, sprintf($counter, 40),
-                  timeout_s => within(5))->{json}
-    };
-
-    ok(until_true { get($id, '/tmp/n')->{status} == 200 }, 'it runs');
-    is(pause($id)->{json}{status}, 'paused', 'paused');
-    ok(stands_still($id), 'it does nothing');
-
-    # past its own time-out, had its clock gone on
-
-    sleep within(5) + 0.5;
-    ok(!$job->ready, 'its call waits');
-    resume($id);
-
-    my $r = $job->get;
-    is("$r->{stdout} $r->{reason}", "counted\n exited", 'all of it was done');
-    cmp_ok($r->{duration_s}, '<', within(5),
-           'the time paused is not in its duration');
-
-    # the clock goes on after that
-
-    $job = async {
         exec_call($id, 'touch /tmp/long; sleep 1000',
                   timeout_s => 2)->{json}
     };
+
     until_true { get($id, '/tmp/long')->{status} == 200 };
     pause($id);
     resume($id);
-    is($job->get->{reason}, 'timeout', 'a time-out comes all the same');
-    destroy($id);
-};
-
-
-subtest 'a client that waits is not given up' => sub {
-    my $id = create_ok();
-    my $job = async {
-        exec_call($id, 'touch /tmp/b; sleep 1; echo end',
-                  timeout_s => 3)
-    };
-
-    until_true { get($id, '/tmp/b')->{status} == 200 };
-    pause($id);
-
-    # the worker takes a call for dead 15 s after its command's time-out
-
-    sleep 20;
-    ok(!$job->ready, 'it waits');
-    resume($id);
-    is($job->get->{json}{stdout}, "end\n", 'and is answered');
+    is($job->get->{reason}, 'timeout', 'of the command that was paused');
     destroy($id);
 };
 
@@ -337,6 +332,28 @@ subtest 'a paused session ends' => sub {
     is(call('DELETE', "/sessions/$id?grace_s=20")->{status}, 204,
        'by DELETE with time');
     is($job->get->{stdout}, "obeyed\n", 'which it can use');
+};
+
+
+subtest 'what has stood still goes on' => sub {
+    stood(within(5) + 0.5);
+    ok(!$still_job->ready, 'its call waits');
+    resume($still);
+
+    my $r = $still_job->get;
+    is("$r->{stdout} $r->{reason}", "counted\n exited", 'all of it was done');
+    cmp_ok($r->{duration_s}, '<', within(5),
+           'the time paused is not in its duration');
+    destroy($still);
+};
+
+
+subtest 'a client that waits is not given up' => sub {
+    stood(23);
+    ok(!$waits_job->ready, 'it waits');
+    resume($waits);
+    is($waits_job->get->{json}{stdout}, "end\n", 'and is answered');
+    destroy($waits);
 };
 
 

@@ -219,15 +219,23 @@ subtest 'a reader that stalls stops the command, not the server' => sub {
 
     my $got = 0;
 
-    while ($got < 20_000_000) {
+    my $much = $SandboxTest::SLOW > 1 ? 2_000_000 : 20_000_000;
+
+    while ($got < $much) {
         my $e = $f->next // last;
         $got += length($e->{data} // '');
     }
 
-    cmp_ok($got, '>=', 20_000_000, 'and once it reads it is served again');
-    $grown = rss(@workers) - $before;
-    cmp_ok($grown, '<', 8 * 1024 * 1024, 'memory is as flat after 20 MB')
-        or diag("$before + $grown");
+    cmp_ok($got, '>=', $much, 'and once it reads it is served again');
+
+    SKIP: {
+        skip 'a sanitizer keeps freed memory', 1 if $SandboxTest::SANITIZE;
+
+        $grown = rss(@workers) - $before;
+        cmp_ok($grown, '<', 8 * 1024 * 1024, "memory is as flat after $much")
+            or diag("$before + $grown");
+    }
+
 
     $f->close;
     ok(until_true { !host_pids("yes $MARK") } 10);

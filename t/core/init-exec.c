@@ -764,11 +764,19 @@ test_leaks(void)
         (void) pclose(p);
     }
 
+    /* a sanitizer keeps freed memory */
+
+#ifndef __SANITIZE_ADDRESS__
     ok(after - before < 256, "300 commands leave no memory (%ld, %ld KiB)",
        before, after);
+    ok(after < 16 * 1024, "init is small");
+#else
+    (void) before;
+    (void) after;
+#endif
+
     ok(labs(atol(n2) - atol(n1)) <= 3, "and no descriptor (%ld, %ld)",
        atol(n1), atol(n2));
-    ok(after < 16 * 1024, "init is small");
 }
 
 

@@ -555,8 +555,15 @@ test_leaks(void)
     fds = init_fds();
     rounds(60);
 
+    /* a sanitizer keeps freed memory */
+
+#ifndef __SANITIZE_ADDRESS__
     ok(init_status("VmRSS:") - rss < 1024, "memory is given back (%ld, %ld)",
        rss, init_status("VmRSS:"));
+#else
+    (void) rss;
+#endif
+
     ok(init_fds() <= fds + 1, "and so are descriptors (%u, %u)", fds,
        init_fds());
 }

@@ -68,8 +68,14 @@ init_program(void)
     static char   path[4096];
 
     build = getenv("SANDBOX_BUILD");
+
+#ifdef __SANITIZE_ADDRESS__
+    (void) snprintf(path, sizeof(path), "%s/dynamic/sandbox-init",
+                    build != NULL ? build : "build/asan");
+#else
     (void) snprintf(path, sizeof(path), "%s/sandbox-init",
                     build != NULL ? build : "build");
+#endif
 
     return access(path, X_OK) == 0 ? path : NULL;
 }
