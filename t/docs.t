@@ -293,6 +293,26 @@ subtest 'checks of the doctor' => sub {
 };
 
 
+subtest 'usage of sandboxctl' => sub {
+    my $program = "$SandboxTest::BUILD/sandboxctl";
+
+    plan(skip_all => "$program is not built") if !-x $program;
+
+    my ($section) = source('docs/operations.md')
+                    =~ /^## sandboxctl\n.*?^```\n(.*?)^```$/ms;
+    my @known = map { s/\s+$//r } grep { /^\S/ } split /\n/, `$program --help`;
+    my ($manual) = source('docs/sandboxctl.8')
+                   =~ /^\.Sh SYNOPSIS\n(.*?)^\.Sh /ms;
+    my @words = map { "sandboxctl $_" } $manual =~ /^\.Cm (.*)$/mg;
+
+    is(($section // '') =~ tr/\x{e2}\x{80}\x{a6}//dr,
+       join('', map { s/\.\.\.//gr . "\n" } @known), 'is that of --help');
+    is(join(', ', @words),
+       join(', ', map { /^(sandboxctl [a-z ]+?)(?: [[-].*)?$/ } @known),
+       'the manual page has each command');
+};
+
+
 subtest 'options of sandbox-broker' => sub {
     my $code = source('sandbox_core/broker/options.c');
     my %inner = map { ("--$_" => 1) }
