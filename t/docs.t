@@ -242,6 +242,10 @@ subtest 'the log format' => sub {
                 =~ /ngx_string\("(sandbox_\w+)"\)/g;
     my @used = source('conf/sandbox-log.conf') =~ /\$(sandbox_\w+)/g;
 
+    # That one is for error pages.
+
+    @known = grep { $_ ne 'sandbox_request_id' } @known;
+
     is("@{[ sort @used ]}", "@{[ sort @known ]}", 'has every variable once');
 };
 
@@ -289,6 +293,26 @@ subtest 'checks of the doctor' => sub {
 };
 
 
+subtest 'usage of sandboxctl' => sub {
+    my $program = "$SandboxTest::BUILD/sandboxctl";
+
+    plan(skip_all => "$program is not built") if !-x $program;
+
+    my ($section) = source('docs/operations.md')
+                    =~ /^## sandboxctl\n.*?^```\n(.*?)^```$/ms;
+    my @known = map { s/\s+$//r } grep { /^\S/ } split /\n/, `$program --help`;
+    my ($manual) = source('docs/sandboxctl.8')
+                   =~ /^\.Sh SYNOPSIS\n(.*?)^\.Sh /ms;
+    my @words = map { "sandboxctl $_" } $manual =~ /^\.Cm (.*)$/mg;
+
+    is(($section // '') =~ tr/\x{e2}\x{80}\x{a6}//dr,
+       join('', map { s/\.\.\.//gr . "\n" } @known), 'is that of --help');
+    is(join(', ', @words),
+       join(', ', map { /^(sandboxctl [a-z ]+?)(?: [[-].*)?$/ } @known),
+       'the manual page has each command');
+};
+
+
 subtest 'options of sandbox-broker' => sub {
     my $code = source('sandbox_core/broker/options.c');
     my %inner = map { ("--$_" => 1) }
@@ -301,6 +325,46 @@ subtest 'options of sandbox-broker' => sub {
                rows($section // '', qr/^`--/);
 
     is("@{[ sort @told ]}", "@known", 'are all told');
+};
+
+
+subtest 'what has an end in a session' => sub {
+    my $code = join '', map { SandboxTest::slurp($_) }
+               glob("$ROOT/sandbox_core/init/*.c $ROOT/sandbox_core/broker/*.c");
+    my %known = map { $_ => 1 }
+                ($code =~ /memcpy\(error(?:->|\.)resource, "([^"]+)"/g,
+                 $code =~ /memcpy\(f->resource, "([^"]+)"/g,
+                 $code =~ /\{ SBX_INIT_SERVERS_\w+, "([^"]+)" \}/g);
+    my ($row) = rows(source('docs/errors.md'), qr/^E2003/);
+    my ($list) = $row->[3] =~ /of `resource`: (.*?) \(\[limits/;
+    my @told = ($list // '') =~ /`([^`]+)`/g;
+
+    is(join(', ', sort @told), join(', ', sort keys %known),
+       'is told as a resource of E2003');
+};
+
+
+subtest 'codes of nginx\'s own answers' => sub {
+    my $conf = source('conf/sandbox-errors.conf');
+    my ($section) = source('docs/errors.md')
+                    =~ /^## What nginx answers\n(.*)/ms;
+    my (%known, %told);
+
+    $known{$1} = $2 while $conf =~ /return (\d+) '\{[^']*"code":"(E\d+)"/g;
+
+    while ($section =~ /(E\d{4})\s+for\s+([\d,\sand]+)/g) {
+        my ($code, $list) = ($1, $2);
+        $told{$_} = $code for $list =~ /\d{3}/g;
+    }
+
+    is_deeply(\%told, \%known, 'are told by status');
+
+    my %table = map { $_->[0] => $_->[2] =~ s/`//gr }
+                rows(source('docs/errors.md'), qr/^E\d/);
+
+    while ($conf =~ /"error":"(\w+)","code":"(E\d+)"/g) {
+        is($1, $table{$2} // 'no such', "$2 has its word");
+    }
 };
 
 

@@ -16,6 +16,16 @@ my $readme = SandboxTest::slurp("$SandboxTest::ROOT/README.md");
 
 cmp_ok(($readme =~ tr/\n//), '<', 300, 'the README is short');
 
+# What conf/nginx.conf has of ours is explained.
+
+my ($lines) = $readme =~ /^## conf\/nginx\.conf.*?\n(.*?)^## /ms;
+my %used = map { $_ => 1 }
+           SandboxTest::slurp("$SandboxTest::ROOT/conf/nginx.conf")
+           =~ /^\s*#?\s*(sandbox_[a-z_]+) /mg;
+is(join(' ', grep { index($lines // '', $_) < 0 } sort keys %used), '',
+   'each directive of the configuration is explained');
+
+
 # Each block of commands that has a block of output after it; they share a
 # shell.  The terminal has none: what a shell prints is its own affair.
 

@@ -12,7 +12,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/capability.h>
 #include <sys/file.h>
@@ -35,6 +37,7 @@ static int sbx_keeper_listen(sbx_keeper_t *k, sbx_error_t *e);
 static int sbx_keeper_signals(sbx_keeper_t *k, sbx_error_t *e);
 static int sbx_keeper_confine(sbx_error_t *e);
 static int sbx_keeper_inherit(sbx_keeper_t *k, sbx_error_t *e);
+static void sbx_keeper_notify(void);
 
 
 /* The broker's: what the keeper may not lose from its bounding set. */
@@ -430,4 +433,54 @@ sbx_keeper_report(sbx_keeper_t *k, const sbx_error_t *e)
         (void) close(k->options->report);
         k->options->report = -1;
     }
+
+    if (e == NULL) {
+        sbx_keeper_notify();
+    }
+}
+
+
+/*
+ * systemd holds up what comes after the service until then (Type=notify): an
+ * nginx that came before would start a broker of its own.
+ */
+
+static void
+sbx_keeper_notify(void)
+{
+    size_t              len;
+    const char         *path;
+    sbx_auto_fd         fd = -1;
+    struct sockaddr_un  sa;
+
+    static const char  ready[] = "READY=1\n";
+
+    path = getenv("NOTIFY_SOCKET");
+    len = (path == NULL) ? 0 : strlen(path);
+
+    if (len == 0 || len >= sizeof(sa.sun_path)) {
+        return;
+    }
+
+    memset(&sa, 0, sizeof(sa));
+    sa.sun_family = AF_UNIX;
+    memcpy(sa.sun_path, path, len);
+
+    if (sa.sun_path[0] == '@') {
+        sa.sun_path[0] = '\0';               /* abstract */
+    }
+
+    fd = socket(AF_UNIX, SOCK_DGRAM|SOCK_CLOEXEC, 0);
+
+    if (fd == -1
+        || sendto(fd, ready, sizeof(ready) - 1, MSG_NOSIGNAL,
+                  (struct sockaddr *) &sa,
+                  (socklen_t) (offsetof(struct sockaddr_un, sun_path) + len))
+           == -1)
+    {
+        sbx_log(SBX_LOG_WARN, NULL, errno, "cannot tell \"%s\" that the "
+                "broker is ready", path);
+    }
+
+    (void) unsetenv("NOTIFY_SOCKET");
 }

@@ -2,6 +2,9 @@
 
 #include "broker_test.h"
 
+#include <stddef.h>
+#include <sys/un.h>
+
 
 static void
 test_life(void)
@@ -245,15 +248,31 @@ test_damaged_record(void)
 }
 
 
+/* The test stands in for systemd too. */
+
 static void
 test_standalone(void)
 {
-    int             old;
-    char            id[64];
-    pid_t           pid;
-    test_broker_t   t;
+    int                 old, notify;
+    char                id[64], name[64], said[64];
+    pid_t               pid;
+    ssize_t             n;
+    test_broker_t       t;
+    struct pollfd       pfd;
+    struct sockaddr_un  sa;
 
     test_open(&t, "standalone");
+
+    memset(&sa, 0, sizeof(sa));
+    sa.sun_family = AF_UNIX;
+    (void) snprintf(name, sizeof(name), "@sbx-notify-%d", (int) getpid());
+    memcpy(sa.sun_path + 1, name + 1, strlen(name) - 1);
+    notify = socket(AF_UNIX, SOCK_DGRAM|SOCK_CLOEXEC, 0);
+    is_int(bind(notify, (struct sockaddr *) &sa,
+                (socklen_t) (offsetof(struct sockaddr_un, sun_path)
+                             + strlen(name))), 0,
+           "somebody waits to be told");
+
     pid = fork();
 
     if (pid == 0) {
@@ -261,16 +280,20 @@ test_standalone(void)
 
         (void) snprintf(program, sizeof(program), "%s/sandbox-broker",
                         t.helpers);
+        (void) setenv("NOTIFY_SOCKET", name, 1);
         (void) execl(program, program, "--keeper", "--standalone", "--state",
                      t.state, "--helpers", t.helpers, "--log", t.log, NULL);
         _exit(1);
     }
 
-    while (!test_exists(t.state, "broker.pid")
-           && waitpid(pid, NULL, WNOHANG) == 0)
-    {
-        (void) poll(NULL, 0, 5);
-    }
+    pfd = (struct pollfd) { .fd = notify, .events = POLLIN };
+    (void) poll(&pfd, 1, 30000);
+    n = recv(notify, said, sizeof(said) - 1, MSG_DONTWAIT);
+    said[n > 0 ? n : 0] = '\0';
+    is_str(said, "READY=1\n", "when the broker is ready");
+    ok(test_exists(t.state, "broker.sock")
+       && test_exists(t.state, "broker.pid"), "and can be found");
+    (void) close(notify);
 
     t.client.spawn = 0;
     is_int(test_start(&t), 0, "a server finds the service");
