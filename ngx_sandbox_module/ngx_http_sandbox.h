@@ -408,8 +408,7 @@ struct ngx_http_sandbox_stream_s {
     ngx_event_t                   timer;
     ngx_event_t                   cutter;
     ngx_msec_t                    last;         /* when something was sent */
-    unsigned                      late:1;       /* opened by a worker that is
-                                                   to end */
+    unsigned                      late:1;       /* the worker is to end */
     unsigned                      over:1;
 };
 
@@ -439,8 +438,7 @@ ngx_int_t ngx_http_sandbox_stream_send(ngx_http_sandbox_stream_t *s);
 ngx_int_t ngx_http_sandbox_stream_bytes(ngx_http_sandbox_stream_t *s,
     const void *head, size_t head_len, const void *data, size_t len);
 
-/* For the call: this worker is to end.  Nothing of the stream may be touched
- * after it. */
+/* For the call: this worker is to end. */
 void ngx_http_sandbox_stream_leave(ngx_http_sandbox_stream_t *s);
 
 /* Whether the client has yet to take something. */

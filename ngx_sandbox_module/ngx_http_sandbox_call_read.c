@@ -183,7 +183,6 @@ ngx_http_sandbox_call_read_handler(ngx_event_t *rev)
         c->idle = 0;
 
         ngx_http_sandbox_stream_leave(call->stream);
-        ngx_http_run_posted_requests(client);
         return;
     }
 

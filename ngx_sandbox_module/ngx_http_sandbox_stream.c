@@ -31,6 +31,7 @@ static ngx_int_t ngx_http_sandbox_stream_settle(
     ngx_http_sandbox_stream_t *s);
 static ngx_int_t ngx_http_sandbox_stream_ping(ngx_http_sandbox_stream_t *s);
 static void ngx_http_sandbox_stream_timer(ngx_event_t *ev);
+static void ngx_http_sandbox_stream_leaves(ngx_http_sandbox_stream_t *s);
 static void ngx_http_sandbox_stream_cutter(ngx_event_t *ev);
 static void ngx_http_sandbox_stream_quiet(ngx_http_sandbox_stream_t *s);
 static void ngx_http_sandbox_stream_over(ngx_http_sandbox_stream_t *s,
@@ -636,15 +637,27 @@ ngx_http_sandbox_stream_ping(ngx_http_sandbox_stream_t *s)
 }
 
 
+/*
+ * nginx tells of it between two rounds of events, and exits before the next
+ * one if there is no timer: what is posted now, as HTTP/2 does at the end of
+ * a request, would never be done.
+ */
+
 void
 ngx_http_sandbox_stream_leave(ngx_http_sandbox_stream_t *s)
 {
+    if (!s->over) {
+        s->late = 1;
+        ngx_add_timer(&s->timer, 1);
+    }
+}
+
+
+static void
+ngx_http_sandbox_stream_leaves(ngx_http_sandbox_stream_t *s)
+{
     ngx_msec_t        timeout;
     ngx_core_conf_t  *ccf;
-
-    if (s->over) {
-        return;
-    }
 
     if (s->leaving != NULL) {
         s->leaving(s);
@@ -690,7 +703,7 @@ ngx_http_sandbox_stream_timer(ngx_event_t *ev)
     if (s->late) {
         s->late = 0;
         ngx_add_timer(&s->timer, NGX_HTTP_SANDBOX_STREAM_IDLE);
-        ngx_http_sandbox_stream_leave(s);
+        ngx_http_sandbox_stream_leaves(s);
         ngx_http_run_posted_requests(c);
         return;
     }

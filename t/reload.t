@@ -165,6 +165,17 @@ while n < 2500000:
     is($e->{type}, 'resume', 'the worker leaves') or return;
 
     my $g = follow($s, $e->{pid}, "stdout_from=$e->{stdout_from}");
+
+    # from then on nobody read, and the command did not wait
+
+    if ($g->{status} == 410) {
+        my $res = call('GET', "/sessions/$s/processes/$e->{pid}/output"
+                              . "?stdout_from=$e->{stdout_from}");
+        is_problem($res, 410, 'E3008', 'what is gone is told');
+        cmp_ok($res->{json}{stdout_oldest}, '>', $e->{stdout_from}, 'to where');
+        return;
+    }
+
     is($g->{status}, 200, 'what it had not got is kept');
     $r = $g->rest(60);
     is(contiguous(\%at, \%text, @{ $r->{events} }), '', 'to its end');
@@ -263,7 +274,8 @@ subtest 'a load over reloads' => sub {
            "the master's memory: $first->{master}, $last->{master}");
     cmp_ok($last->{worker} - $first->{worker}, '<', 4 << 20,
            "a worker's memory: $first->{worker}, $last->{worker}");
-    is($report->{fds}[1]{$_}, $report->{fds}[0]{$_}, "descriptors of $_")
+    cmp_ok($report->{fds}[1]{$_}, '<=', $report->{fds}[0]{$_},
+           "descriptors of $_")
         for sort keys %{ $report->{fds}[0] };
 };
 

@@ -113,7 +113,7 @@ calls(void)
     ok(sbx_wire_check_call(&call, sizeof(call), &e) == -1, "wrong version");
 
     make_call(&call, SBX_OP_GET, 0);
-    call.flags = 1;
+    call.flags = ~(uint32_t) SBX_CALL_OWNER;
     ok(sbx_wire_check_call(&call, sizeof(call), &e) == -1, "unknown flags");
 
     make_call(&call, 0, 0);
