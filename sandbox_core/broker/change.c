@@ -12,8 +12,8 @@
  * who serves files.  Init is not frozen, so it is told to stop its clocks.
  * The group is frozen before the record says so and thawed after it; a caller
  * is answered when both are done.  An adopted session's group is made to agree
- * with its record.  While the session
- * is paused its expiry does not come nearer: .left has what it will have.
+ * with its record.  While the session is paused its expiry does not come
+ * nearer: .left has what it will have.
  */
 
 #include "broker.h"
