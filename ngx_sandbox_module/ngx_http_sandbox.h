@@ -226,11 +226,13 @@ typedef struct {
     ngx_str_t                     who;          /* of the admin API */
     unsigned                      tenant_bound:1;   /* by configuration */
     unsigned                      user_bound:1;
+    unsigned                      created:1;    /* a session, by a run */
 
     /* for variables; empty or -1 until known */
     ngx_str_t                     tenant;
     ngx_str_t                     user;
     ngx_int_t                     exit;         /* -1 unknown */
+    int32_t                       pid;          /* 0 unknown */
     const char                   *reason;
     int64_t                       cpu_us;       /* -1 unknown, each */
     int64_t                       wall_us;
@@ -315,6 +317,8 @@ struct ngx_http_sandbox_call_s {
     ngx_fd_t                      peer;         /* the end to be sent */
     ngx_fd_t                      passed;       /* received, not delivered */
     ngx_uint_t                   *dead;         /* set when the pool goes */
+    struct ngx_http_sandbox_stream_s
+                                 *stream;       /* told of the worker's end */
     unsigned                      sent:1;
     unsigned                      accepted:1;
     unsigned                      answered:1;   /* by any frame */
@@ -390,15 +394,22 @@ struct ngx_http_sandbox_stream_s {
     /* This worker is to end: the callee closes the stream, its call, and
      * finalizes.  NULL: the stream goes on. */
     void                        (*leaving)(ngx_http_sandbox_stream_t *s);
+    /* The same a little before worker_shutdown_timeout cuts what goes on;
+     * NULL: it is cut. */
+    void                        (*cut)(ngx_http_sandbox_stream_t *s);
     /* Says something when nothing was said for a while, and returns as
      * _send() does; set by _create(), for RAW by the caller. */
     ngx_int_t                   (*ping)(ngx_http_sandbox_stream_t *s);
 
     /* what follows is the stream's own */
+    ngx_buf_t                     nothing;
     ngx_pool_t                   *pool;         /* of what is being sent */
     ngx_http_sandbox_json_t       json;
     ngx_event_t                   timer;
+    ngx_event_t                   cutter;
     ngx_msec_t                    last;         /* when something was sent */
+    unsigned                      late:1;       /* opened by a worker that is
+                                                   to end */
     unsigned                      over:1;
 };
 
@@ -428,8 +439,15 @@ ngx_int_t ngx_http_sandbox_stream_send(ngx_http_sandbox_stream_t *s);
 ngx_int_t ngx_http_sandbox_stream_bytes(ngx_http_sandbox_stream_t *s,
     const void *head, size_t head_len, const void *data, size_t len);
 
+/* For the call: this worker is to end.  Nothing of the stream may be touched
+ * after it. */
+void ngx_http_sandbox_stream_leave(ngx_http_sandbox_stream_t *s);
+
 /* Whether the client has yet to take something. */
 ngx_uint_t ngx_http_sandbox_stream_behind(ngx_http_sandbox_stream_t *s);
+
+/* _send() and _close() in one. */
+ngx_int_t ngx_http_sandbox_stream_last(ngx_http_sandbox_stream_t *s);
 
 /* Ends the body; what to finalize with.  Call it once. */
 ngx_int_t ngx_http_sandbox_stream_close(ngx_http_sandbox_stream_t *s);
@@ -561,13 +579,19 @@ char *ngx_http_sandbox_set_quota(ngx_conf_t *cf, ngx_command_t *cmd,
  * ---- seeing: audit log, metrics ------------------------------------------
  *
  * All of it happens in the log phase, once for each request that found a
- * route, however it ended.
+ * route, however it ended; but a step of a run has a line when it ends.
  */
 
 char *ngx_http_sandbox_set_audit(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 void ngx_http_sandbox_audit(ngx_http_request_t *r,
     ngx_http_sandbox_ctx_t *ctx);
+/* The line of a run's step; step has its command and cost, else as ctx. */
+void ngx_http_sandbox_audit_step(ngx_http_request_t *r,
+    const ngx_http_sandbox_ctx_t *step, ngx_uint_t n);
+/* Whether the request will have a line. */
+ngx_uint_t ngx_http_sandbox_audited(ngx_http_request_t *r,
+    const ngx_http_sandbox_ctx_t *ctx);
 
 /* The zone of the counters. */
 ngx_int_t ngx_http_sandbox_metrics_zone(ngx_conf_t *cf,

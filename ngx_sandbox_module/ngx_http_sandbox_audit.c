@@ -20,17 +20,19 @@
 static ngx_uint_t ngx_http_sandbox_audit_is(ngx_http_request_t *r,
     const char *op);
 static void ngx_http_sandbox_audit_who(ngx_http_sandbox_json_t *j,
-    ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx);
+    ngx_http_request_t *r, const ngx_http_sandbox_ctx_t *ctx, const char *op);
 static void ngx_http_sandbox_audit_what(ngx_http_sandbox_json_t *j,
-    ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx);
+    ngx_http_request_t *r, const ngx_http_sandbox_ctx_t *ctx);
 static void ngx_http_sandbox_audit_argv(ngx_http_sandbox_json_t *j,
     const ngx_http_sandbox_ctx_t *ctx);
 static void ngx_http_sandbox_audit_hash(ngx_http_sandbox_json_t *j,
     const ngx_str_t *argv);
-static void ngx_http_sandbox_audit_cost(ngx_http_sandbox_json_t *j,
+static void ngx_http_sandbox_audit_answer(ngx_http_sandbox_json_t *j,
     ngx_http_request_t *r, const ngx_http_sandbox_ctx_t *ctx);
+static void ngx_http_sandbox_audit_cost(ngx_http_sandbox_json_t *j,
+    const ngx_http_sandbox_ctx_t *ctx);
 static void ngx_http_sandbox_audit_write(ngx_http_request_t *r,
-    ngx_http_sandbox_main_conf_t *smcf, ngx_http_sandbox_json_t *j);
+    ngx_http_sandbox_json_t *j);
 
 
 /* What a GET begins and is more than a look, and what is a part of something
@@ -94,26 +96,62 @@ ngx_http_sandbox_set_audit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 void
 ngx_http_sandbox_audit(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
 {
-    ngx_http_sandbox_json_t        j;
-    ngx_http_sandbox_main_conf_t  *smcf;
+    ngx_http_sandbox_json_t  j;
 
-    smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
-
-    if (smcf->audit == NULL || smcf->audit->fd == NGX_INVALID_FILE
-        || !ngx_http_sandbox_audit_is(r, ctx->route->op))
-    {
+    if (!ngx_http_sandbox_audited(r, ctx)) {
         return;
     }
 
     ngx_http_sandbox_json_init(&j, r->pool);
 
     ngx_http_sandbox_json_raw(&j, ngx_http_sandbox_audit_torn ? "\n{" : "{");
-    ngx_http_sandbox_audit_who(&j, r, ctx);
+    ngx_http_sandbox_audit_who(&j, r, ctx, ctx->route->op);
     ngx_http_sandbox_audit_what(&j, r, ctx);
-    ngx_http_sandbox_audit_cost(&j, r, ctx);
+    ngx_http_sandbox_audit_answer(&j, r, ctx);
+    ngx_http_sandbox_audit_cost(&j, ctx);
+    ngx_http_sandbox_json_raw(&j, ",\"took_s\":");
+    ngx_http_sandbox_json_seconds(&j, ngx_http_sandbox_took(r) * 1000);
     ngx_http_sandbox_json_raw(&j, "}\n");
 
-    ngx_http_sandbox_audit_write(r, smcf, &j);
+    ngx_http_sandbox_audit_write(r, &j);
+}
+
+
+void
+ngx_http_sandbox_audit_step(ngx_http_request_t *r,
+    const ngx_http_sandbox_ctx_t *step, ngx_uint_t n)
+{
+    ngx_http_sandbox_json_t  j;
+
+    if (!ngx_http_sandbox_audited(r, step)) {
+        return;
+    }
+
+    ngx_http_sandbox_json_init(&j, r->pool);
+
+    ngx_http_sandbox_json_raw(&j, ngx_http_sandbox_audit_torn ? "\n{" : "{");
+    ngx_http_sandbox_audit_who(&j, r, step, "run_step");
+    ngx_http_sandbox_json_raw(&j, ",\"step\":");
+    ngx_http_sandbox_json_int(&j, (int64_t) n);
+    ngx_http_sandbox_audit_what(&j, r, step);
+    ngx_http_sandbox_audit_cost(&j, step);
+    ngx_http_sandbox_json_raw(&j, "}\n");
+
+    ngx_http_sandbox_audit_write(r, &j);
+}
+
+
+ngx_uint_t
+ngx_http_sandbox_audited(ngx_http_request_t *r,
+    const ngx_http_sandbox_ctx_t *ctx)
+{
+    ngx_http_sandbox_main_conf_t  *smcf;
+
+    smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
+
+    return smcf->audit != NULL && smcf->audit->fd != NGX_INVALID_FILE
+           && ctx->route != NULL
+           && ngx_http_sandbox_audit_is(r, ctx->route->op);
 }
 
 
@@ -169,7 +207,7 @@ ngx_http_sandbox_audit_number(ngx_http_sandbox_json_t *j, const char *name,
 
 static void
 ngx_http_sandbox_audit_who(ngx_http_sandbox_json_t *j, ngx_http_request_t *r,
-    ngx_http_sandbox_ctx_t *ctx)
+    const ngx_http_sandbox_ctx_t *ctx, const char *op)
 {
     ngx_str_t   id;
     ngx_time_t  *tp;
@@ -180,7 +218,7 @@ ngx_http_sandbox_audit_who(ngx_http_sandbox_json_t *j, ngx_http_request_t *r,
     ngx_http_sandbox_json_raw(j, "\"time\":");
     ngx_http_sandbox_json_time(j, (int64_t) tp->sec * 1000 + tp->msec);
     ngx_http_sandbox_json_raw(j, ",\"op\":");
-    ngx_http_sandbox_json_cstring(j, ctx->route->op);
+    ngx_http_sandbox_json_cstring(j, op);
     ngx_http_sandbox_audit_string(j, ",\"request_id\":", &id);
     ngx_http_sandbox_audit_string(j, ",\"address\":",
                                   &r->connection->addr_text);
@@ -199,7 +237,7 @@ ngx_http_sandbox_audit_who(ngx_http_sandbox_json_t *j, ngx_http_request_t *r,
 
 static void
 ngx_http_sandbox_audit_what(ngx_http_sandbox_json_t *j, ngx_http_request_t *r,
-    ngx_http_sandbox_ctx_t *ctx)
+    const ngx_http_sandbox_ctx_t *ctx)
 {
     ngx_str_t                      change;
     ngx_http_sandbox_main_conf_t  *smcf;
@@ -290,8 +328,8 @@ ngx_http_sandbox_audit_hash(ngx_http_sandbox_json_t *j, const ngx_str_t *argv)
 
 
 static void
-ngx_http_sandbox_audit_cost(ngx_http_sandbox_json_t *j, ngx_http_request_t *r,
-    const ngx_http_sandbox_ctx_t *ctx)
+ngx_http_sandbox_audit_answer(ngx_http_sandbox_json_t *j,
+    ngx_http_request_t *r, const ngx_http_sandbox_ctx_t *ctx)
 {
     ngx_str_t  word;
 
@@ -301,6 +339,19 @@ ngx_http_sandbox_audit_cost(ngx_http_sandbox_json_t *j, ngx_http_request_t *r,
     word.data = (u_char *) ctx->error;
     word.len = (ctx->error == NULL) ? 0 : ngx_strlen(ctx->error);
     ngx_http_sandbox_audit_string(j, ",\"error\":", &word);
+}
+
+
+/* A command that began and whose end nobody told has none. */
+
+static void
+ngx_http_sandbox_audit_cost(ngx_http_sandbox_json_t *j,
+    const ngx_http_sandbox_ctx_t *ctx)
+{
+    if (ctx->pid > 0) {
+        ngx_http_sandbox_json_raw(j, ",\"pid\":");
+        ngx_http_sandbox_json_int(j, ctx->pid);
+    }
 
     if (ctx->reason != NULL) {
         ngx_http_sandbox_audit_number(j, ",\"exit\":", ctx->exit);
@@ -312,10 +363,10 @@ ngx_http_sandbox_audit_cost(ngx_http_sandbox_json_t *j, ngx_http_request_t *r,
         ngx_http_sandbox_json_seconds(j, (uint64_t) ngx_max(ctx->wall_us, 0));
         ngx_http_sandbox_audit_number(j, ",\"memory_peak\":",
                                       ctx->memory_peak);
-    }
 
-    ngx_http_sandbox_json_raw(j, ",\"took_s\":");
-    ngx_http_sandbox_json_seconds(j, ngx_http_sandbox_took(r) * 1000);
+    } else if (ctx->pid > 0) {
+        ngx_http_sandbox_json_raw(j, ",\"exit\":null,\"reason\":null");
+    }
 }
 
 
@@ -323,12 +374,15 @@ ngx_http_sandbox_audit_cost(ngx_http_sandbox_json_t *j, ngx_http_request_t *r,
 
 static void
 ngx_http_sandbox_audit_write(ngx_http_request_t *r,
-    ngx_http_sandbox_main_conf_t *smcf, ngx_http_sandbox_json_t *j)
+    ngx_http_sandbox_json_t *j)
 {
-    u_char       *line, *p;
-    ssize_t       n;
-    ngx_err_t     err;
-    ngx_chain_t  *cl;
+    u_char                        *line, *p;
+    ssize_t                        n;
+    ngx_err_t                      err;
+    ngx_chain_t                   *cl;
+    ngx_http_sandbox_main_conf_t  *smcf;
+
+    smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
 
     line = j->failed ? NULL : ngx_pnalloc(r->pool, (size_t) j->size);
     n = -1;

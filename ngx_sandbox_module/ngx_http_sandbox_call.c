@@ -123,6 +123,12 @@ ngx_http_sandbox_call_create(ngx_http_request_t *r, sbx_op_t op,
     call->header.op = (uint16_t) op;
     call->header.size = (uint32_t) (sizeof(sbx_call_t) + body_size);
 
+    if (ctx->session.len != 0 && (ctx->tenant.len == 0 || ctx->user.len == 0)
+        && ngx_http_sandbox_audited(r, ctx))
+    {
+        call->header.flags = SBX_CALL_OWNER;
+    }
+
     ngx_http_sandbox_request_id(r, &id);
 
     /* all are shorter than their arrays, or they would not have got here */

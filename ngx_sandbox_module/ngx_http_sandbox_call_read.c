@@ -56,6 +56,8 @@ static ngx_int_t ngx_http_sandbox_call_check_state(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
 static ngx_int_t ngx_http_sandbox_call_check_socket(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
+static ngx_int_t ngx_http_sandbox_call_owner(ngx_http_sandbox_call_t *call,
+    const u_char *payload);
 static u_char *ngx_http_sandbox_call_buffer(ngx_http_sandbox_call_t *call);
 static void ngx_http_sandbox_call_spare(u_char *p);
 
@@ -86,6 +88,7 @@ static const ngx_http_sandbox_shape_t  ngx_http_sandbox_shapes[] = {
     FIXED(SBX_F_SETTING, sbx_f_setting_t),
     FIXED(SBX_F_DRAIN, sbx_f_drain_t),
     FIXED(SBX_F_METRICS, sbx_f_metrics_t),
+    FIXED(SBX_F_OWNER, sbx_f_owner_t),
 
     /* commands */
     FIXED(SBX_F_STARTED, sbx_f_started_t),
@@ -171,6 +174,18 @@ ngx_http_sandbox_call_read_handler(ngx_event_t *rev)
     c = rev->data;
     call = c->data;
     client = call->request->connection;
+
+    if (c->close && !c->error) {
+
+        /* the worker begins to end, of which idle connections are told */
+
+        c->close = 0;
+        c->idle = 0;
+
+        ngx_http_sandbox_stream_leave(call->stream);
+        ngx_http_run_posted_requests(client);
+        return;
+    }
 
     if (c->close) {
 
@@ -405,6 +420,10 @@ ngx_http_sandbox_call_deliver(ngx_http_sandbox_call_t *call,
         return NGX_ABORT;
     }
 
+    if (frame->type == SBX_F_OWNER) {
+        return ngx_http_sandbox_call_owner(call, payload);
+    }
+
     if (!call->answered) {
         call->answered = 1;
 
@@ -452,6 +471,43 @@ ngx_http_sandbox_call_deliver(ngx_http_sandbox_call_t *call,
     }
 
     return NGX_DONE;
+}
+
+
+/* For the audit log: nobody was asked who he is, but whose it is is known. */
+
+static ngx_int_t
+ngx_http_sandbox_call_owner(ngx_http_sandbox_call_t *call,
+    const u_char *payload)
+{
+    size_t                   i, len;
+    ngx_str_t               *name;
+    sbx_f_owner_t            owner;
+    ngx_http_sandbox_ctx_t  *ctx;
+
+    ctx = ngx_http_sandbox_ctx(call->request);
+    ngx_memcpy(&owner, payload, sizeof(sbx_f_owner_t));
+
+    for (i = 0; i < 2; i++) {
+        name = (i == 0) ? &ctx->tenant : &ctx->user;
+        len = ngx_strnlen((u_char *) (i == 0 ? owner.tenant : owner.user),
+                          SBX_NAME_MAX);
+
+        if (name->len != 0 || len == 0) {
+            continue;
+        }
+
+        name->data = ngx_pnalloc(call->request->pool, len);
+
+        if (name->data == NULL) {
+            return NGX_ABORT;
+        }
+
+        ngx_memcpy(name->data, i == 0 ? owner.tenant : owner.user, len);
+        name->len = len;
+    }
+
+    return NGX_OK;
 }
 
 

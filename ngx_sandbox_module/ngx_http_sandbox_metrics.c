@@ -12,7 +12,6 @@
 
 #define NGX_HTTP_SANDBOX_METRICS_OPS       96
 #define NGX_HTTP_SANDBOX_METRICS_CLASSES   5         /* 1xx ... 5xx */
-#define NGX_HTTP_SANDBOX_METRICS_REASONS   16
 #define NGX_HTTP_SANDBOX_METRICS_ERRORS    64
 #define NGX_HTTP_SANDBOX_METRICS_ZONE      (64 * 1024)
 
@@ -41,7 +40,7 @@ static const ngx_uint_t  ngx_http_sandbox_bounds[] = {
     (sizeof(ngx_http_sandbox_bounds) / sizeof(ngx_uint_t))
 
 static const char *const  ngx_http_sandbox_timed[] = {
-    "create", "exec", "destroy"
+    "create", "exec", "run", "destroy"
 };
 
 #define NGX_HTTP_SANDBOX_TIMED                                                \
@@ -57,12 +56,10 @@ typedef struct {
     ngx_atomic_t    requests[NGX_HTTP_SANDBOX_METRICS_OPS]
                             [NGX_HTTP_SANDBOX_METRICS_CLASSES];
     ngx_atomic_t    creates[NGX_HTTP_SANDBOX_RESULTS];
-    ngx_atomic_t    reasons[NGX_HTTP_SANDBOX_METRICS_REASONS];
     ngx_atomic_t    errors[NGX_HTTP_SANDBOX_METRICS_ERRORS];
     ngx_atomic_t    quotas[SBX_SCOPES][SBX_QUOTA_RESOURCES];
     ngx_atomic_t    in;
     ngx_atomic_t    out;
-    ngx_atomic_t    cpu;                              /* microseconds */
     ngx_atomic_t    audit;
     ngx_atomic_t    audit_lost;
     ngx_http_sandbox_histogram_t
@@ -76,7 +73,7 @@ static ngx_http_sandbox_metrics_t *ngx_http_sandbox_metrics(
     ngx_http_request_t *r);
 static ngx_uint_t ngx_http_sandbox_metrics_op(const char *op);
 static void ngx_http_sandbox_metrics_create(ngx_http_sandbox_metrics_t *m,
-    ngx_uint_t status);
+    const ngx_http_sandbox_ctx_t *ctx, ngx_uint_t status);
 static void ngx_http_sandbox_metrics_time(ngx_http_sandbox_metrics_t *m,
     const char *op, ngx_msec_t ms);
 static void ngx_http_sandbox_metrics_errors(ngx_http_sandbox_json_t *j,
@@ -261,19 +258,11 @@ ngx_http_sandbox_metrics_count(ngx_http_request_t *r,
     add(m->out, (ngx_atomic_int_t) r->connection->sent);
 
     if (ngx_strcmp(ctx->route->op, "create") == 0) {
-        ngx_http_sandbox_metrics_create(m, status);
-    }
+        ngx_http_sandbox_metrics_create(m, ctx, status);
 
-    if (ctx->cpu_us > 0) {
-        add(m->cpu, (ngx_atomic_int_t) ctx->cpu_us);
-    }
-
-    for (i = 0; ctx->reason != NULL && i < NGX_HTTP_SANDBOX_METRICS_REASONS
-                && sbx_reason_word(i) != NULL; i++)
-    {
-        if (ngx_strcmp(ctx->reason, sbx_reason_word(i)) == 0) {
-            add(m->reasons[i], 1);
-        }
+    } else if (ngx_strcmp(ctx->route->op, "run") == 0) {
+        ngx_http_sandbox_metrics_create(m, ctx, ctx->created
+                                                ? NGX_HTTP_CREATED : status);
     }
 
     for (i = 0; ctx->error != NULL && i < NGX_HTTP_SANDBOX_METRICS_ERRORS
@@ -301,9 +290,11 @@ ngx_http_sandbox_metrics_count(ngx_http_request_t *r,
 }
 
 
+/* A node that is full or drains is none that fails, though it says 503. */
+
 static void
 ngx_http_sandbox_metrics_create(ngx_http_sandbox_metrics_t *m,
-    ngx_uint_t status)
+    const ngx_http_sandbox_ctx_t *ctx, ngx_uint_t status)
 {
     ngx_uint_t  result;
 
@@ -313,9 +304,13 @@ ngx_http_sandbox_metrics_create(ngx_http_sandbox_metrics_t *m,
     } else if (status == NGX_HTTP_OK) {
         result = NGX_HTTP_SANDBOX_REPEATED;
 
+    } else if (status < 500
+               || (ctx->error != NULL && ngx_strcmp(ctx->error, "E2004") == 0))
+    {
+        result = NGX_HTTP_SANDBOX_REFUSED;
+
     } else {
-        result = (status < 500) ? NGX_HTTP_SANDBOX_REFUSED
-                                : NGX_HTTP_SANDBOX_FAILED;
+        result = NGX_HTTP_SANDBOX_FAILED;
     }
 
     add(m->creates[result], 1);
@@ -408,16 +403,6 @@ ngx_http_sandbox_metrics_words(ngx_http_sandbox_json_t *j,
     for (i = 0; i < NGX_HTTP_SANDBOX_RESULTS; i++) {
         print(j, "sandbox_creates_total{result=\"%s\"} %uA\n",
               ngx_http_sandbox_results[i], m->creates[i]);
-    }
-
-    ngx_http_sandbox_metrics_family(j, "execs_total", "counter",
-                                "Commands that ended, by what ended them.");
-
-    for (i = 0; i < NGX_HTTP_SANDBOX_METRICS_REASONS
-                && sbx_reason_word(i) != NULL; i++)
-    {
-        print(j, "sandbox_execs_total{reason=\"%s\"} %uA\n",
-              sbx_reason_word(i), m->reasons[i]);
     }
 
     ngx_http_sandbox_metrics_family(j, "errors_total", "counter",
@@ -553,12 +538,6 @@ ngx_http_sandbox_metrics_text(ngx_http_request_t *r,
     ngx_http_sandbox_metrics_single(j, "audit_lost_total",
                       "Lines that the audit log did not take.",
                       m->audit_lost);
-
-    ngx_http_sandbox_metrics_family(j, "command_cpu_seconds_total", "counter",
-                                    "Processor time of ended commands.");
-    ngx_http_sandbox_json_raw(j, "sandbox_command_cpu_seconds_total ");
-    ngx_http_sandbox_json_seconds(j, m->cpu);
-    ngx_http_sandbox_json_raw(j, "\n");
 }
 
 

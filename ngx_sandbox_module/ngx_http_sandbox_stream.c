@@ -2,14 +2,20 @@
  * Streams of events.  The text of what is being sent is in a pool of its
  * own, which is emptied whenever all of it has gone; until then nothing more
  * is read of the call that brings the events.
+ *
+ * A worker that is to end tells so by nginx's own event for idle connections,
+ * as which the call's is marked while a stream wants to know.  Streams of
+ * what goes on without them end then; what is left when
+ * worker_shutdown_timeout is nearly over may say a last word.
  */
 
 #include "ngx_http_sandbox.h"
 
 
 /* milliseconds */
-#define NGX_HTTP_SANDBOX_STREAM_LOOK    1000      /* at this worker's end */
 #define NGX_HTTP_SANDBOX_STREAM_IDLE    10000     /* then a ping */
+#define NGX_HTTP_SANDBOX_STREAM_LOOK    1000      /* whether one can be sent */
+#define NGX_HTTP_SANDBOX_STREAM_EARLY   500       /* before all is cut */
 
 #define NGX_HTTP_SANDBOX_STREAM_POOL    4096
 
@@ -21,8 +27,12 @@ static ngx_int_t ngx_http_sandbox_stream_output(
     ngx_http_sandbox_stream_t *s, ngx_chain_t *out);
 static ngx_int_t ngx_http_sandbox_stream_wait(ngx_http_sandbox_stream_t *s);
 static void ngx_http_sandbox_stream_writer(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sandbox_stream_settle(
+    ngx_http_sandbox_stream_t *s);
 static ngx_int_t ngx_http_sandbox_stream_ping(ngx_http_sandbox_stream_t *s);
 static void ngx_http_sandbox_stream_timer(ngx_event_t *ev);
+static void ngx_http_sandbox_stream_cutter(ngx_event_t *ev);
+static void ngx_http_sandbox_stream_quiet(ngx_http_sandbox_stream_t *s);
 static void ngx_http_sandbox_stream_over(ngx_http_sandbox_stream_t *s,
     ngx_int_t rc);
 static void ngx_http_sandbox_stream_cleanup(void *data);
@@ -195,6 +205,10 @@ ngx_http_sandbox_stream_create(ngx_http_request_t *r,
     s->timer.data = s;
     s->timer.log = r->connection->log;
 
+    s->cutter.handler = ngx_http_sandbox_stream_cutter;
+    s->cutter.data = s;
+    s->cutter.log = r->connection->log;
+
     return s;
 }
 
@@ -226,8 +240,14 @@ ngx_http_sandbox_stream_open(ngx_http_sandbox_stream_t *s)
     r->write_event_handler = ngx_http_sandbox_stream_writer;
     ngx_http_sandbox_ctx(r)->stream = s;
 
+    if (s->leaving != NULL || s->cut != NULL) {
+        s->call->stream = s;
+        s->call->connection->idle = 1;
+        s->late = ngx_exiting ? 1 : 0;
+    }
+
     s->last = ngx_current_msec;
-    ngx_add_timer(&s->timer, NGX_HTTP_SANDBOX_STREAM_LOOK);
+    ngx_add_timer(&s->timer, s->late ? 1 : NGX_HTTP_SANDBOX_STREAM_IDLE);
 
     /* a client may wait for this before it does what brings an event */
 
@@ -285,17 +305,30 @@ ngx_http_sandbox_stream_close(ngx_http_sandbox_stream_t *s)
 {
     ngx_int_t  rc;
 
-    s->over = 1;
-
-    if (s->timer.timer_set) {
-        ngx_del_timer(&s->timer);
-    }
+    ngx_http_sandbox_stream_quiet(s);
 
     rc = ngx_http_send_special(s->request, NGX_HTTP_LAST);
 
     /* what is still to be sent nginx sends by itself */
 
     return (rc == NGX_ERROR) ? NGX_ERROR : NGX_OK;
+}
+
+
+/* Nothing comes by itself any more. */
+
+static void
+ngx_http_sandbox_stream_quiet(ngx_http_sandbox_stream_t *s)
+{
+    s->over = 1;
+
+    if (s->timer.timer_set) {
+        ngx_del_timer(&s->timer);
+    }
+
+    if (s->cutter.timer_set) {
+        ngx_del_timer(&s->cutter);
+    }
 }
 
 
@@ -310,12 +343,7 @@ ngx_http_sandbox_stream_over(ngx_http_sandbox_stream_t *s, ngx_int_t rc)
     r = s->request;
     c = r->connection;
 
-    s->over = 1;
-
-    if (s->timer.timer_set) {
-        ngx_del_timer(&s->timer);
-    }
-
+    ngx_http_sandbox_stream_quiet(s);
     ngx_http_sandbox_call_close(s->call);
 
     ngx_http_finalize_request(r, rc);
@@ -328,11 +356,7 @@ ngx_http_sandbox_stream_cleanup(void *data)
 {
     ngx_http_sandbox_stream_t  *s = data;
 
-    s->over = 1;
-
-    if (s->timer.timer_set) {
-        ngx_del_timer(&s->timer);
-    }
+    ngx_http_sandbox_stream_quiet(s);
 
     if (s->pool != NULL) {
         ngx_destroy_pool(s->pool);
@@ -449,6 +473,17 @@ ngx_http_sandbox_stream_bytes(ngx_http_sandbox_stream_t *s,
 }
 
 
+ngx_int_t
+ngx_http_sandbox_stream_last(ngx_http_sandbox_stream_t *s)
+{
+    if (ngx_http_sandbox_stream_send(s) == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_sandbox_stream_close(s);
+}
+
+
 static ngx_int_t
 ngx_http_sandbox_stream_output(ngx_http_sandbox_stream_t *s, ngx_chain_t *out)
 {
@@ -545,7 +580,9 @@ ngx_http_sandbox_stream_writer(ngx_http_request_t *r)
         return;
     }
 
-    if (ngx_http_output_filter(r, NULL) == NGX_ERROR) {
+    if (ngx_http_output_filter(r, NULL) == NGX_ERROR
+        || ngx_http_sandbox_stream_settle(s) == NGX_ERROR)
+    {
         ngx_http_sandbox_stream_over(s, NGX_ERROR);
         return;
     }
@@ -565,6 +602,31 @@ ngx_http_sandbox_stream_writer(ngx_http_request_t *r)
 }
 
 
+/*
+ * All has gone; but a filter that was given it (of chunks, of ranges) may
+ * list it until it is given something else, and would look at memory that is
+ * used anew by then.
+ */
+
+static ngx_int_t
+ngx_http_sandbox_stream_settle(ngx_http_sandbox_stream_t *s)
+{
+    ngx_chain_t  out;
+
+    if (ngx_http_sandbox_stream_behind(s)) {
+        return NGX_OK;
+    }
+
+    ngx_memzero(&s->nothing, sizeof(ngx_buf_t));
+    s->nothing.flush = 1;
+
+    out.buf = &s->nothing;
+    out.next = NULL;
+
+    return ngx_http_output_filter(s->request, &out);
+}
+
+
 static ngx_int_t
 ngx_http_sandbox_stream_ping(ngx_http_sandbox_stream_t *s)
 {
@@ -574,27 +636,77 @@ ngx_http_sandbox_stream_ping(ngx_http_sandbox_stream_t *s)
 }
 
 
-static void
-ngx_http_sandbox_stream_timer(ngx_event_t *ev)
+void
+ngx_http_sandbox_stream_leave(ngx_http_sandbox_stream_t *s)
 {
-    ngx_http_sandbox_stream_t  *s;
-
-    s = ev->data;
+    ngx_msec_t        timeout;
+    ngx_core_conf_t  *ccf;
 
     if (s->over) {
         return;
     }
 
-    if (s->leaving != NULL && (ngx_exiting || ngx_terminate)) {
+    if (s->leaving != NULL) {
         s->leaving(s);
         return;
     }
 
-    ngx_add_timer(&s->timer, NGX_HTTP_SANDBOX_STREAM_LOOK);
+    ccf = (ngx_core_conf_t *) ngx_get_conf(ngx_cycle->conf_ctx,
+                                           ngx_core_module);
+    timeout = ccf->shutdown_timeout;
 
-    if (ngx_current_msec - s->last < NGX_HTTP_SANDBOX_STREAM_IDLE
-        || ngx_http_sandbox_stream_behind(s))
-    {
+    if (timeout != 0 && !s->cutter.timer_set) {
+        ngx_add_timer(&s->cutter, timeout - ngx_min(timeout / 4,
+                                             NGX_HTTP_SANDBOX_STREAM_EARLY));
+    }
+}
+
+
+static void
+ngx_http_sandbox_stream_cutter(ngx_event_t *ev)
+{
+    ngx_connection_t           *c;
+    ngx_http_sandbox_stream_t  *s;
+
+    s = ev->data;
+    c = s->request->connection;
+
+    s->cut(s);
+    ngx_http_run_posted_requests(c);
+}
+
+
+static void
+ngx_http_sandbox_stream_timer(ngx_event_t *ev)
+{
+    ngx_msec_t                  quiet;
+    ngx_uint_t                  behind;
+    ngx_connection_t           *c;
+    ngx_http_sandbox_stream_t  *s;
+
+    s = ev->data;
+    c = s->request->connection;
+
+    if (s->late) {
+        s->late = 0;
+        ngx_add_timer(&s->timer, NGX_HTTP_SANDBOX_STREAM_IDLE);
+        ngx_http_sandbox_stream_leave(s);
+        ngx_http_run_posted_requests(c);
+        return;
+    }
+
+    quiet = ngx_current_msec - s->last;
+
+    if (quiet < NGX_HTTP_SANDBOX_STREAM_IDLE) {
+        ngx_add_timer(&s->timer, NGX_HTTP_SANDBOX_STREAM_IDLE - quiet);
+        return;
+    }
+
+    behind = ngx_http_sandbox_stream_behind(s);
+    ngx_add_timer(&s->timer, behind ? NGX_HTTP_SANDBOX_STREAM_LOOK
+                                    : NGX_HTTP_SANDBOX_STREAM_IDLE);
+
+    if (behind) {
         return;
     }
 

@@ -70,6 +70,7 @@ my $res = $t->api(POST => "/sessions/$id/exec",
 $l = line_of($res);
 is("$l->{op} $l->{session_id} $l->{exit} $l->{reason}",
    "exec $id 3 exited", 'a command');
+is("$l->{tenant_id} $l->{user_id}", 'acme ann', 'of whose session');
 is_deeply($l->{argv}, [ '/bin/sh', '-c', 'cat; exit 3' ], 'its arguments');
 ok(defined $l->{cpu_s} && $l->{wall_s} > 0 && exists $l->{memory_peak},
    'its cost');
@@ -100,6 +101,123 @@ $res = $t->http(PUT => "/v1/sessions/$id/files/home/user/a%0Ab",
 $l = line_of($res);
 is("$l->{op} $l->{status}", "upload $res->{status}", 'a file');
 is($l->{path}, "home/user/a\nb", 'by its path');
+is("$l->{tenant_id} $l->{user_id}", 'acme ann', 'and its owner');
+
+
+# Lines of a call's id, once there are as many.
+
+sub lines_of {
+    my ($res, $count) = @_;
+
+    my $id = $res->{headers}{'x-request-id'} // 'none';
+    my @found;
+
+    SandboxTest::wait_for(sub {
+        @found = grep { /"request_id":"\Q$id\E"/ } lines();
+        return @found >= $count;
+    }, 10);
+
+    return map { JSON::PP->new->utf8->decode($_) } @found;
+}
+
+my %events = (Accept => 'text/event-stream');
+
+subtest 'a command that is streamed' => sub {
+    my $r = $t->api(POST => "/sessions/$id/exec", { cmd => 'echo; exit 4' },
+                    headers => \%events);
+    my $line = line_of($r);
+
+    is("$line->{exit} $line->{reason}", '4 exited', 'its end');
+    is_deeply($line->{argv}, [ '/bin/sh', '-c', 'echo; exit 4' ],
+              'its arguments');
+    cmp_ok($line->{pid}, '>', 1, 'its pid');
+    ok(defined $line->{cpu_s} && $line->{wall_s} > 0
+       && exists $line->{memory_peak}, 'its cost');
+};
+
+
+subtest 'a command in the background' => sub {
+    my $r = $t->api(POST => "/sessions/$id/exec",
+                    { cmd => 'exit 5', background => JSON::PP::true });
+    my $line = line_of($r);
+
+    is("$line->{status} $line->{pid}", "202 $r->{json}{pid}", 'has begun');
+    ok(exists $line->{reason} && !defined $line->{reason}
+       && !defined $line->{exit}, 'and no end');
+
+    # who looks at it makes no line
+
+    my $count = lines();
+    $t->api(GET => "/sessions/$id/processes/$r->{json}{pid}/output",
+            undef, headers => \%events);
+    is(scalar(lines()), $count, 'nor does who looks at it');
+};
+
+
+subtest 'a client that goes away' => sub {
+    my $c = $t->connect;
+    my $json = '{"cmd":"echo; sleep 60"}';
+    $c->send_request(POST => "/v1/sessions/$id/exec", body => $json,
+                     headers => { %events, 'Content-Type' =>
+                                  'application/json' });
+    1 while ($c->read_line(time + 30) // '"stdout"') !~ /"stdout"/;
+    $c->close;
+
+    my $line;
+    SandboxTest::wait_for(sub {
+        ($line) = grep { /echo; sleep 60/ } lines();
+        return $line;
+    }, 20);
+    $line = JSON::PP->new->utf8->decode($line // '{}');
+    ok(exists $line->{reason} && !defined $line->{reason},
+       'no end is made up');
+    is("$line->{op} $line->{tenant_id}", 'exec acme', 'but there is a line');
+};
+
+
+subtest 'a run, and each of its steps' => sub {
+    my $r = $t->api(POST => '/run',
+                    { tenant_id => 'acme', user_id => 'ann', steps => [
+                      { cmd => [ 'true' ] }, { cmd => [ 'sh', '-c', 'exit 6' ] },
+                      { cmd => [ 'echo', 'never' ] } ] });
+    my @l = lines_of($r, 3);
+
+    is(join(' ', map { $_->{op} } @l), 'run_step run_step run', 'their lines');
+    is_deeply([ map { $_->{step} } @l ], [ 0, 1, undef ], 'in order');
+    is_deeply([ map { $_->{argv} } @l ],
+              [ [ 'true' ], [ 'sh', '-c', 'exit 6' ], undef ], 'commands');
+    is(join(' ', map { "$_->{exit} $_->{reason}" } @l),
+       '0 exited 6 exited 6 exited', 'ends');
+    is((grep { $_->{tenant_id} ne 'acme' || $_->{user_id} ne 'ann'
+               || $_->{session_id} !~ /^i[a-z0-9]+$/ } @l), 0, 'whose');
+    cmp_ok($l[2]{wall_s} + 1e-5, '>=', $l[0]{wall_s} + $l[1]{wall_s},
+           'costs add up');
+};
+
+
+subtest 'a terminal' => sub {
+    my $c = $t->connect;
+    $c->send_request(GET => "/v1/sessions/$id/terminal", headers => {
+        Connection => 'Upgrade', Upgrade => 'websocket',
+        'Sec-WebSocket-Version' => 13,
+        'Sec-WebSocket-Key' => 'dGhlIHNhbXBsZSBub25jZQ==' });
+
+    # one frame, masked with zeros
+
+    my $text = "exit 7\n";
+    $c->send("\x82" . chr(0x80 | length $text) . "\0\0\0\0" . $text);
+
+    my $line;
+    SandboxTest::wait_for(sub {
+        ($line) = grep { /"op":"terminal"/ } lines();
+        return $line;
+    }, 20);
+    $line = JSON::PP->new->utf8->decode($line // '{}');
+    is("$line->{status} $line->{exit} $line->{reason} $line->{user_id}",
+       '101 7 exited ann', 'its end');
+    $c->close;
+};
+
 
 my $n = lines();
 $t->api(GET => "/sessions/$id");
@@ -108,6 +226,7 @@ $t->http(GET => "/v1/sessions/$id/files/home/user/a%0Ab");
 $res = $t->api(POST => '/sessions/' . 'a' x 26 . '/exec', { cmd => 'true' });
 $l = line_of($res);
 is("$l->{status} $l->{error}", '404 E2009', 'a refusal');
+is($l->{tenant_id}, undef, 'of nobody');
 is(scalar(lines()), $n + 1, 'looks have no line');
 
 $res = $t->api(PUT => '/quotas/acme', { sessions => 7 }, base => '/admin');
@@ -142,7 +261,8 @@ for my $case (
 
 $res = $t->api(DELETE => "/sessions/$id");
 $l = line_of($res);
-is("$l->{op} $l->{session_id} $l->{status}", "destroy $id 204", 'the end');
+is("$l->{op} $l->{session_id} $l->{status} $l->{tenant_id}",
+   "destroy $id 204 acme", 'the end');
 
 my $all = SandboxTest::slurp($file);
 unlike($all, qr/secret/, 'nothing of input, environment, metadata, files');

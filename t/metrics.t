@@ -8,6 +8,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 
+use JSON::PP ();
 use Test::More;
 use SandboxTest;
 use SandboxTest::More;
@@ -18,6 +19,7 @@ my $t = SandboxTest->new(
             . "    sandbox_quota node sessions=50 memory=64GB;",
     server => <<'CONF')->start;
         location = /metrics { sandbox_api metrics; }
+        location /admin/ { sandbox_api admin; }
         location /tenant/ {
             sandbox_tenant $http_x_tenant;
             sandbox_api v1;
@@ -162,6 +164,14 @@ soon('quota_refusals_total', 'scope="user",resource="sessions"', 1,
 soon('errors_total', 'code="E2003"', 1, 'and by code');
 soon('creates_total', 'result="refused"', 1, 'and as a refusal');
 
+$t->api(POST => '/drain', undef, base => '/admin');
+is($t->api(POST => '/sessions', { tenant_id => 'acme', user_id => 'bob' })
+   ->{json}{code}, 'E2004', 'a node that drains');
+$t->api(POST => '/undrain', undef, base => '/admin');
+soon('creates_total', 'result="refused"', 2, 'refuses as well');
+is(metrics()->{sandbox_creates_total}{'result="failed"'}, 0,
+   'which is no failure of the server');
+
 $t->api(POST => "/sessions/$ids[0]/exec", { cmd => 'exit 3' }) for 1 .. 5;
 $t->api(POST => "/sessions/$ids[0]/exec", { cmd => 'sleep 9',
                                             timeout_s => 1 });
@@ -190,8 +200,101 @@ $t->api(DELETE => "/sessions/$ids[1]");
 soon('sessions_ended_total', 'reason="destroyed"', 1, 'ends');
 soon('request_duration_seconds_count', 'op="destroy"', 1, 'with their time');
 
+subtest 'every command is counted once, whoever sees its end' => sub {
+    my $s = $t->session(tenant_id => 'other', user_id => 'bob');
+    my %events = (headers => { Accept => 'text/event-stream' });
+    my $want = metrics()->{sandbox_execs_total};
+    my $counts = sub {
+        my ($reason, $n, $name) = @_;
+        soon('execs_total', qq(reason="$reason"),
+             $want->{qq(reason="$reason")} += $n, $name);
+    };
+
+    $t->api(POST => "/sessions/$s/exec", { cmd => 'echo' }, %events);
+    $counts->('exited', 1, 'streamed');
+
+    my $pid = $t->api(POST => "/sessions/$s/exec",
+                      { cmd => 'kill -9 $$', background => JSON::PP::true })
+              ->{json}{pid};
+    $counts->('signal', 1, 'in the background');
+    $t->api(GET => "/sessions/$s/processes/$pid/output", undef, %events)
+        for 1 .. 3;
+    $t->api(GET => "/sessions/$s/processes/$pid") for 1 .. 3;
+    $counts->('signal', 0, 'and not again when it is looked at');
+
+    $t->api(POST => "/sessions/$s/exec", { cmd => [ 'no-such-program' ] });
+    $counts->('not_started', 1, 'what could not begin');
+
+    my $c = $t->connect;
+    $c->send_request(POST => "/v1/sessions/$s/exec",
+                     body => '{"cmd":"echo; sleep 60"}', headers => {
+                     Accept => 'application/x-ndjson',
+                     'Content-Type' => 'application/json' });
+    1 while ($c->read_line(time + 30) // '"stdout"') !~ /"stdout"/;
+    $c->close;
+    $counts->('disconnected', 1, 'left by its client');
+
+    my $made = metrics()->{sandbox_creates_total}{'result="created"'};
+    $t->api(POST => '/run', { tenant_id => 'other', user_id => 'eve', steps =>
+                              [ { cmd => 'true' }, { cmd => 'exit 1' },
+                                { cmd => 'true' } ] });
+    $counts->('exited', 2, 'each step of a run');
+    soon('creates_total', 'result="created"', $made + 1, 'which is a create');
+
+    $t->api(POST => "/sessions/$s/exec",
+            { cmd => 'sleep 60', background => JSON::PP::true }) for 1 .. 2;
+    $t->api(DELETE => "/sessions/$s");
+    $counts->('session_ended', 2, 'what ended with its session');
+};
+
+
 my $text = $t->http(GET => '/metrics')->{body};
 unlike($text, qr/acme|ann|\Q$ids[0]\E/, 'no id is in a label');
+
+
+subtest 'the document tells each family, its type and its labels' => sub {
+    my %known = map { split ' ', $_, 2 }
+                $text =~ /^# TYPE (\S+ \S+)$/mg;
+    my $doc = SandboxTest::slurp("$SandboxTest::ROOT/docs/metrics.md");
+    my (%told, %labels);
+
+    while ($doc =~ /^\| (`sandbox_[^|]*) \| (\w+) \|([^|]*)\|/mg) {
+        my ($names, $type, $labels) = ($1, $2, $3);
+
+        for my $name ($names =~ /`(\w+)`/g) {
+            $told{$name} = $type;
+            $labels{$name} = { map { /^\s*`(\w+)`(.*)/ ? ($1 => $2) : () }
+                               split /;/, $labels };
+        }
+    }
+
+    is_deeply(\%told, \%known, 'families and types');
+
+    my %seen = map { $_ => {} } keys %known;
+
+    while ($text =~ /^(\w+)(?:\{([^}]*)\})? /mg) {
+        my ($name, $labels) = ($1, $2 // '');
+
+        $name =~ s/_(?:bucket|sum|count)$// if !$known{$name};
+        $seen{$name}{$1}{$2} = 1 while $labels =~ /(\w+)="([^"]*)"/g;
+        delete $seen{$name}{le};
+    }
+
+    for my $name (sort keys %seen) {
+        is(join(' ', sort keys %{ $labels{$name} || {} }),
+           join(' ', sort keys %{ $seen{$name} }), "$name: labels");
+
+        # values, where the document lists them
+
+        for my $label (sort keys %{ $seen{$name} }) {
+            my ($list) = ($labels{$name}{$label} // '') =~ /^: (.*)/ or next;
+
+            is(join(' ', sort $list =~ /`(\w+)`/g),
+               join(' ', sort keys %{ $seen{$name}{$label} }),
+               "$name: values of $label");
+        }
+    }
+};
 
 
 subtest 'names of callers make no series' => sub {

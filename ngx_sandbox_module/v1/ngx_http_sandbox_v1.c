@@ -28,11 +28,11 @@ ngx_http_sandbox_route_t  ngx_http_sandbox_v1_routes[] = {
       ngx_http_sandbox_v1_patch },
 
     { NGX_HTTP_POST, "sessions/{id}/pause",
-      NGX_HTTP_SANDBOX_BODY_NONE, 0, "pause",
+      NGX_HTTP_SANDBOX_BODY_JSON, 0, "pause",
       ngx_http_sandbox_v1_pause },
 
     { NGX_HTTP_POST, "sessions/{id}/resume",
-      NGX_HTTP_SANDBOX_BODY_NONE, 0, "resume",
+      NGX_HTTP_SANDBOX_BODY_JSON, 0, "resume",
       ngx_http_sandbox_v1_resume },
 
     { NGX_HTTP_POST, "run",
@@ -72,7 +72,7 @@ ngx_http_sandbox_route_t  ngx_http_sandbox_v1_routes[] = {
       ngx_http_sandbox_v1_process_resize },
 
     { NGX_HTTP_POST, "sessions/{id}/cancel",
-      NGX_HTTP_SANDBOX_BODY_NONE, 0, "cancel",
+      NGX_HTTP_SANDBOX_BODY_JSON, 0, "cancel",
       ngx_http_sandbox_v1_cancel },
 
     { NGX_HTTP_GET, "sessions/{id}/terminal",
@@ -258,6 +258,17 @@ ngx_http_sandbox_v1_bind(ngx_http_request_t *r,
     return sbx_error(e, inner.err, inner.code, "%s%s",
                      inner.text[0] == ':' ? "the body" : "",
                      inner.text + (inner.text[0] == ':'));
+}
+
+
+int
+ngx_http_sandbox_v1_bind_none(ngx_http_request_t *r, sbx_error_t *e)
+{
+    char  nothing;
+
+    static const sbx_json_field_t  none[] = { { .name = NULL } };
+
+    return ngx_http_sandbox_v1_bind(r, none, &nothing, e);
 }
 
 

@@ -75,6 +75,9 @@ ngx_int_t ngx_http_sandbox_v1_status_data(ngx_http_request_t *r);
 int ngx_http_sandbox_v1_bind(ngx_http_request_t *r,
     const sbx_json_field_t *fields, void *target, sbx_error_t *e);
 
+/* Of a route that has no fields: nothing, or {}. */
+int ngx_http_sandbox_v1_bind_none(ngx_http_request_t *r, sbx_error_t *e);
+
 /* Allocates from a pool, for sbx_json_bind(). */
 sbx_json_alloc_t ngx_http_sandbox_v1_allocator(ngx_pool_t *pool);
 

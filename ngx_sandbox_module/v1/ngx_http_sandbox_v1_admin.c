@@ -80,11 +80,11 @@ ngx_http_sandbox_route_t  ngx_http_sandbox_admin_routes[] = {
       ngx_http_sandbox_v1_destroy_all },
 
     { NGX_HTTP_POST, "drain",
-      NGX_HTTP_SANDBOX_BODY_NONE, 0, "admin_drain",
+      NGX_HTTP_SANDBOX_BODY_JSON, 0, "admin_drain",
       ngx_http_sandbox_v1_drain },
 
     { NGX_HTTP_POST, "undrain",
-      NGX_HTTP_SANDBOX_BODY_NONE, 0, "admin_undrain",
+      NGX_HTTP_SANDBOX_BODY_JSON, 0, "admin_undrain",
       ngx_http_sandbox_v1_undrain },
 
     { 0, NULL, NGX_HTTP_SANDBOX_BODY_NONE, 0, NULL, NULL }
@@ -597,7 +597,9 @@ ngx_http_sandbox_v1_drain(ngx_http_request_t *r)
 
     end = 0;
 
-    if (ngx_http_sandbox_v1_flag(r, "end", &end, &e) != 0) {
+    if (ngx_http_sandbox_v1_bind_none(r, &e) != 0
+        || ngx_http_sandbox_v1_flag(r, "end", &end, &e) != 0)
+    {
         return ngx_http_sandbox_problem_core(r, &e);
     }
 
@@ -608,6 +610,12 @@ ngx_http_sandbox_v1_drain(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_sandbox_v1_undrain(ngx_http_request_t *r)
 {
+    sbx_error_t  e;
+
+    if (ngx_http_sandbox_v1_bind_none(r, &e) != 0) {
+        return ngx_http_sandbox_problem_core(r, &e);
+    }
+
     return ngx_http_sandbox_v1_drain_call(r, 0, 0);
 }
 

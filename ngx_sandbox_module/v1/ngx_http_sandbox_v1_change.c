@@ -144,6 +144,12 @@ ngx_http_sandbox_v1_patch_blob(ngx_http_request_t *r,
 ngx_int_t
 ngx_http_sandbox_v1_pause(ngx_http_request_t *r)
 {
+    sbx_error_t  e;
+
+    if (ngx_http_sandbox_v1_bind_none(r, &e) != 0) {
+        return ngx_http_sandbox_problem_core(r, &e);
+    }
+
     return ngx_http_sandbox_v1_change(r, SBX_OP_PAUSE, NULL,
                                       NGX_INVALID_FILE);
 }
@@ -152,6 +158,12 @@ ngx_http_sandbox_v1_pause(ngx_http_request_t *r)
 ngx_int_t
 ngx_http_sandbox_v1_resume(ngx_http_request_t *r)
 {
+    sbx_error_t  e;
+
+    if (ngx_http_sandbox_v1_bind_none(r, &e) != 0) {
+        return ngx_http_sandbox_problem_core(r, &e);
+    }
+
     return ngx_http_sandbox_v1_change(r, SBX_OP_RESUME, NULL,
                                       NGX_INVALID_FILE);
 }

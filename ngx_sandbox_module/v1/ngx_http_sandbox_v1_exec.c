@@ -193,6 +193,7 @@ ngx_http_sandbox_v1_exec_prepare(ngx_http_request_t *r,
 
     ngx_http_sandbox_v1_exec_limits(r, body, &ready->exec, command);
 
+    command->fed = ready->in.len != 0;
     ready->limits.memory = body->limits.memory;
     ready->limits.cpus = body->limits.cpus;
     ready->limits.processes = body->limits.processes;
@@ -289,6 +290,7 @@ ngx_http_sandbox_v1_exec_words(const ngx_http_sandbox_v1_exec_t *body,
     exec->flags |= (body->cwd.data == NULL) ? SBX_EXEC_DEFAULT_CWD : 0;
     command->base64 = base64;
     command->background = body->background;
+    command->detach = detach;
 
     if (body->tag.len != 0) {
         ngx_memcpy(exec->tag, body->tag.data, body->tag.len);
@@ -671,6 +673,7 @@ ngx_http_sandbox_v1_exec_frame(ngx_http_sandbox_call_t *call,
     case SBX_F_STARTED:
         ngx_memcpy(&started, payload, sizeof(sbx_f_started_t));
         command->pid = started.pid;
+        ngx_http_sandbox_ctx(call->request)->pid = started.pid;
         return NGX_OK;
 
     case SBX_F_END:
@@ -777,6 +780,7 @@ ngx_http_sandbox_v1_exec_note(ngx_http_request_t *r, const sbx_f_exit_t *end)
 
     ctx = ngx_http_sandbox_ctx(r);
 
+    ctx->pid = end->pid;
     ctx->exit = end->exit_code;
     ctx->reason = sbx_reason_word(end->reason);
     ctx->cpu_us = (int64_t) (end->cpu_user_us + end->cpu_system_us);

@@ -30,6 +30,8 @@ typedef struct {
     int32_t                         pid;          /* 0 until it is known */
     unsigned                        base64:1;
     unsigned                        background:1;
+    unsigned                        detach:1;
+    unsigned                        fed:1;        /* has standard input */
 } ngx_http_sandbox_v1_command_t;
 
 

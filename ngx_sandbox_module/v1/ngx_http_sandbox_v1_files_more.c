@@ -413,9 +413,12 @@ ngx_http_sandbox_v1_search_check(ngx_http_request_t *r,
 
     ngx_memcpy(p, search->pattern.data, search->pattern.len);
 
-    if (memchr(path2->data, '\0', path2->len) != NULL) {
-        return sbx_error(e, 0, SBX_E_INVALID,
-                         "/pattern: it or the glob has a NUL");
+    p = memchr(path2->data, '\0', path2->len);
+
+    if (p != NULL) {
+        return sbx_error(e, 0, SBX_E_INVALID, "/%s: has a NUL",
+                         p < path2->data + search->glob.len ? "glob"
+                                                            : "pattern");
     }
 
     file->verb = SBX_FILE_SEARCH;

@@ -91,7 +91,13 @@ ngx_http_sandbox_v1_follow_open(ngx_http_sandbox_call_t *call)
         return NGX_ERROR;
     }
 
-    if (command->background) {
+    if (command->background || command->detach) {
+        command->stream->cut = ngx_http_sandbox_v1_follow_leaving;
+    }
+
+    /* what is still to be read of its standard input would be lost */
+
+    if (command->background || (command->detach && !command->fed)) {
         command->stream->leaving = ngx_http_sandbox_v1_follow_leaving;
     }
 
@@ -108,6 +114,7 @@ ngx_http_sandbox_v1_follow_started(ngx_http_sandbox_call_t *call, int32_t pid)
 
     command = call->data;
     command->pid = pid;
+    ngx_http_sandbox_ctx(call->request)->pid = pid;
 
     rc = ngx_http_sandbox_v1_follow_open(call);
 
@@ -227,13 +234,14 @@ ngx_http_sandbox_v1_follow_exit(ngx_http_sandbox_call_t *call,
 static void
 ngx_http_sandbox_v1_follow_leaving(ngx_http_sandbox_stream_t *s)
 {
-    ngx_int_t                       rc;
     ngx_http_sandbox_json_t        *j;
     ngx_http_sandbox_v1_command_t  *command;
 
     command = s->data;
 
     j = ngx_http_sandbox_stream_event(s, "resume");
+    ngx_http_sandbox_json_raw(j, ",\"pid\":");
+    ngx_http_sandbox_json_int(j, command->pid);
     ngx_http_sandbox_json_raw(j, ",\"stdout_from\":");
     ngx_http_sandbox_json_int(j, (int64_t) (command->text[0].offset
                                             - command->text[0].tail_len));
@@ -241,11 +249,6 @@ ngx_http_sandbox_v1_follow_leaving(ngx_http_sandbox_stream_t *s)
     ngx_http_sandbox_json_int(j, (int64_t) (command->text[1].offset
                                             - command->text[1].tail_len));
 
-    rc = ngx_http_sandbox_stream_send(s);
-
-    if (rc != NGX_ERROR) {
-        rc = ngx_http_sandbox_stream_close(s);
-    }
-
-    (void) ngx_http_sandbox_v1_finish(s->call, rc);
+    (void) ngx_http_sandbox_v1_finish(s->call,
+                                      ngx_http_sandbox_stream_last(s));
 }

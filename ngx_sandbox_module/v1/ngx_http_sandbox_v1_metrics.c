@@ -194,6 +194,20 @@ ngx_http_sandbox_v1_metrics_broker(ngx_http_sandbox_json_t *j,
         }
     }
 
+    ngx_http_sandbox_metrics_family(j, "execs_total", "counter",
+                                "Commands that ended, by what ended them.");
+
+    for (i = 0; i < SBX_METRICS_REASONS && sbx_reason_word(i) != NULL; i++) {
+        print(j, "sandbox_execs_total{reason=\"%s\"} %uL\n",
+              sbx_reason_word(i), m->commands[i]);
+    }
+
+    ngx_http_sandbox_metrics_family(j, "command_cpu_seconds_total", "counter",
+                                    "Processor time of ended commands.");
+    ngx_http_sandbox_json_raw(j, "sandbox_command_cpu_seconds_total ");
+    ngx_http_sandbox_json_seconds(j, m->cpu_us);
+    ngx_http_sandbox_json_raw(j, "\n");
+
     ngx_http_sandbox_v1_metrics_one(j, "session_slots", "gauge",
                       "Sessions that the range of user ids has room for.",
                       m->slots);

@@ -525,7 +525,12 @@ ngx_http_sandbox_v1_process_act_frame(ngx_http_sandbox_call_t *call,
 ngx_int_t
 ngx_http_sandbox_v1_cancel(ngx_http_request_t *r)
 {
+    sbx_error_t               e;
     ngx_http_sandbox_call_t  *call;
+
+    if (ngx_http_sandbox_v1_bind_none(r, &e) != 0) {
+        return ngx_http_sandbox_problem_core(r, &e);
+    }
 
     call = ngx_http_sandbox_v1_call(r, SBX_OP_CANCEL, NULL, 0,
                                     NGX_INVALID_FILE, NULL);

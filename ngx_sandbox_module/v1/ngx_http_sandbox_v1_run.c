@@ -40,6 +40,7 @@ typedef struct {
 typedef struct {
     ngx_http_sandbox_v1_ready_t     ready;
     ngx_http_sandbox_v1_command_t   command;
+    ngx_str_t                       argv;         /* for the audit log */
 } ngx_http_sandbox_v1_run_step_t;
 
 typedef struct {
@@ -291,7 +292,10 @@ ngx_http_sandbox_v1_run_steps(ngx_http_sandbox_v1_run_t *run,
     const char                        *field;
     sbx_error_t                        inner;
     ngx_http_sandbox_v1_run_step_t    *step;
+    ngx_http_sandbox_ctx_t            *ctx;
     const ngx_http_sandbox_v1_exec_t  *asked;
+
+    ctx = ngx_http_sandbox_ctx(run->request);
 
     if (steps->nelts == 0) {
         return sbx_error(e, 0, SBX_E_INVALID,
@@ -327,7 +331,11 @@ ngx_http_sandbox_v1_run_steps(ngx_http_sandbox_v1_run_t *run,
                                inner.text)
                    : sbx_error(e, inner.err, inner.code, "%s", inner.text);
         }
+
+        step->argv = ctx->argv;
     }
+
+    ngx_str_null(&ctx->argv);
 
     return 0;
 }
@@ -384,6 +392,7 @@ ngx_http_sandbox_v1_run_tie_frame(ngx_http_sandbox_call_t *call,
     }
 
     run->created = 1;
+    ngx_http_sandbox_ctx(call->request)->created = 1;
     call->timeout = 0;
 
     return ngx_http_sandbox_v1_run_next(run, NULL);
@@ -618,9 +627,25 @@ static ngx_int_t
 ngx_http_sandbox_v1_run_exit(ngx_http_sandbox_v1_run_t *run,
     ngx_http_sandbox_call_t *call, const sbx_f_exit_t *end)
 {
+    ngx_http_sandbox_ctx_t  *ctx, before, step;
+
+    ctx = ngx_http_sandbox_ctx(call->request);
+    before = *ctx;
+
     if (ngx_http_sandbox_v1_exec_note(call->request, end) != NGX_OK) {
         return ngx_http_sandbox_v1_broken(call, "an end that cannot be");
     }
+
+    step = *ctx;
+    step.argv = run->steps[run->step].argv;
+    ngx_http_sandbox_audit_step(call->request, &step, run->step);
+
+    /* the run is all of them, and ends as the last one did */
+
+    ctx->pid = 0;
+    ctx->cpu_us += ngx_max(before.cpu_us, 0);
+    ctx->wall_us += ngx_max(before.wall_us, 0);
+    ctx->memory_peak = ngx_max(ctx->memory_peak, before.memory_peak);
 
     ngx_http_sandbox_json_raw(&run->json, run->step ? "," : "");
     ngx_http_sandbox_v1_exec_json(&run->json, end,

@@ -16,6 +16,7 @@
 
 #define NGX_HTTP_SANDBOX_V1_WINDOW       (64 * 1024)
 #define NGX_HTTP_SANDBOX_V1_READ         4096
+#define NGX_HTTP_SANDBOX_V1_READS        4        /* before others' turn */
 #define NGX_HTTP_SANDBOX_V1_TEXT_MAX     1024     /* of a control message */
 #define NGX_HTTP_SANDBOX_V1_PINGS        4        /* without an answer */
 
@@ -71,6 +72,7 @@ static int ngx_http_sandbox_v1_terminal_control(
     sbx_error_t *e);
 static ngx_int_t ngx_http_sandbox_v1_terminal_ping(
     ngx_http_sandbox_stream_t *s);
+static void ngx_http_sandbox_v1_terminal_cut(ngx_http_sandbox_stream_t *s);
 
 
 /* The shell of the template, as at a login. */
@@ -334,6 +336,7 @@ ngx_http_sandbox_v1_terminal_start(ngx_http_request_t *r,
     terminal->stream->call = call;
     terminal->stream->data = terminal;
     terminal->stream->ping = ngx_http_sandbox_v1_terminal_ping;
+    terminal->stream->cut = ngx_http_sandbox_v1_terminal_cut;
 
     ngx_http_sandbox_ctx(r)->data = terminal;
 
@@ -400,6 +403,7 @@ ngx_http_sandbox_v1_terminal_frame(ngx_http_sandbox_call_t *call,
 {
     ngx_int_t                        rc;
     sbx_f_exit_t                     end;
+    sbx_f_started_t                  started;
     ngx_http_sandbox_v1_terminal_t  *terminal;
 
     terminal = call->data;
@@ -421,6 +425,9 @@ ngx_http_sandbox_v1_terminal_frame(ngx_http_sandbox_call_t *call,
         if (terminal->open) {
             return ngx_http_sandbox_v1_broken(call, "a second start");
         }
+
+        ngx_memcpy(&started, payload, sizeof(sbx_f_started_t));
+        ngx_http_sandbox_ctx(call->request)->pid = started.pid;
 
         return ngx_http_sandbox_v1_terminal_open(terminal);
 
@@ -573,12 +580,6 @@ ngx_http_sandbox_v1_terminal_failed(ngx_http_sandbox_call_t *call,
         return;
     }
 
-    if (ngx_exiting) {
-        (void) ngx_http_sandbox_v1_terminal_close(terminal, SBX_WS_AWAY,
-                                                  "the server ends");
-        return;
-    }
-
     (void) ngx_http_sandbox_v1_terminal_close(terminal, SBX_WS_INTERNAL,
                                               "the session is gone");
 }
@@ -601,6 +602,16 @@ ngx_http_sandbox_v1_terminal_ping(ngx_http_sandbox_stream_t *s)
 }
 
 
+/* The time of a worker that is to end is over. */
+
+static void
+ngx_http_sandbox_v1_terminal_cut(ngx_http_sandbox_stream_t *s)
+{
+    (void) ngx_http_sandbox_v1_terminal_close(s->data, SBX_WS_AWAY,
+                                              "the server ends");
+}
+
+
 /* ---- from the client ---------------------------------------------------- */
 
 
@@ -609,13 +620,14 @@ ngx_http_sandbox_v1_terminal_read(ngx_http_request_t *r)
 {
     u_char                           buf[NGX_HTTP_SANDBOX_V1_READ];
     ssize_t                          n;
+    ngx_uint_t                       reads;
     ngx_connection_t                *c;
     ngx_http_sandbox_v1_terminal_t  *terminal;
 
     c = r->connection;
     terminal = ngx_http_sandbox_ctx(r)->data;
 
-    for ( ;; ) {
+    for (reads = 0; /* void */ ; reads++) {
 
         if (ngx_http_sandbox_call_queued(terminal->call)
             > NGX_HTTP_SANDBOX_V1_WINDOW)
@@ -623,6 +635,14 @@ ngx_http_sandbox_v1_terminal_read(ngx_http_request_t *r)
             /* _writable() goes on */
 
             break;
+        }
+
+        if (reads == NGX_HTTP_SANDBOX_V1_READS) {
+
+            /* who sends faster than this reads is not all there is */
+
+            ngx_post_event(c->read, &ngx_posted_next_events);
+            return;
         }
 
         n = c->recv(c, buf, sizeof(buf));
@@ -803,10 +823,13 @@ ngx_http_sandbox_v1_terminal_control(ngx_http_sandbox_v1_terminal_t *terminal,
     int                            rc;
     ngx_str_t                      text;
     ngx_pool_t                    *pool;
+    sbx_error_t                    why;
     sbx_json_alloc_t               alloc;
     ngx_http_sandbox_v1_signal_t   signal;
 
     ngx_http_sandbox_v1_window_t   size;
+
+    static const char  field[] = "/signal:";
 
     #define SIZE(field)  offsetof(ngx_http_sandbox_v1_window_t, field)
 
@@ -829,10 +852,11 @@ ngx_http_sandbox_v1_terminal_control(ngx_http_sandbox_v1_terminal_t *terminal,
     text.data = terminal->text;
     text.len = terminal->text_len;
 
-    if (ngx_http_sandbox_v1_signal_bind(pool, &text, &signal, e) == 0
+    if (ngx_http_sandbox_v1_signal_bind(pool, &text, &signal, &why) == 0
         && ngx_http_sandbox_v1_is(&signal.type, "signal"))
     {
         process->verb = SBX_PROCESS_SIGNAL;
+        process->flags = SBX_PROCESS_FOREGROUND;
         process->signal = (int32_t) signal.number;
 
         ngx_destroy_pool(pool);
@@ -843,6 +867,12 @@ ngx_http_sandbox_v1_terminal_control(ngx_http_sandbox_v1_terminal_t *terminal,
     ngx_memzero(&size, sizeof(size));
 
     rc = sbx_json_bind(text.data, text.len, fields, &size, &alloc, e);
+
+    /* a signal that there is not is no unknown field */
+
+    if (rc != 0 && ngx_strncmp(e->text, field, sizeof(field) - 1) == 0) {
+        *e = why;
+    }
 
     if (rc == 0 && !ngx_http_sandbox_v1_is(&size.type, "resize")) {
         rc = sbx_error(e, 0, SBX_E_INVALID,

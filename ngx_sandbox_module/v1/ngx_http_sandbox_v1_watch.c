@@ -175,11 +175,12 @@ ngx_http_sandbox_v1_watch_change(ngx_http_sandbox_call_t *call,
 }
 
 
-/* The stream's end is whole: the client watches again, in another worker. */
+/* The client watches again, in another worker. */
 
 static void
 ngx_http_sandbox_v1_watch_leaving(ngx_http_sandbox_stream_t *s)
 {
+    (void) ngx_http_sandbox_stream_event(s, "resume");
     (void) ngx_http_sandbox_v1_finish(s->call,
-                                      ngx_http_sandbox_stream_close(s));
+                                      ngx_http_sandbox_stream_last(s));
 }

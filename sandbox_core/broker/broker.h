@@ -365,6 +365,8 @@ struct sbx_broker_s {
     sbx_discard_t   *discard;
     sbx_quotas_t     quotas;
     uint64_t         ended[SBX_METRICS_ENDED];    /* sessions */
+    uint64_t         over[SBX_METRICS_REASONS];   /* commands */
+    uint64_t         over_cpu_us;
     uint64_t         restarts;        /* before this one */
     int64_t          started_ms;
 
@@ -608,6 +610,8 @@ void sbx_admin_gone(sbx_broker_t *b, const sbx_session_t *s);
 void sbx_metrics_call(sbx_broker_t *b, sbx_call_out_t *call,
     const void *body);
 void sbx_metrics_ended(sbx_broker_t *b, unsigned why);
+/* A command has ended; SBX_REASON_MAX: there was none. */
+void sbx_metrics_command(sbx_broker_t *b, uint32_t reason, uint64_t cpu_us);
 
 
 #endif

@@ -687,6 +687,7 @@ sbx_command_drop(sbx_session_t *s)
         sbx_list_remove(node);
         sbx_list_append(&s->lingering, node);
         sbx_quota_commands(s, -1);
+        sbx_metrics_command(s->broker, SBX_REASON_SESSION_ENDED, 0);
     }
 
     if (s->spare != NULL) {

@@ -619,6 +619,26 @@ sbx_control_is_stream(int fd)
 }
 
 
+/* Nothing was sent before, so there is room; it is no reason to fail. */
+
+static void
+sbx_control_owner(const sbx_session_t *s, int fd)
+{
+    size_t         n;
+    uint8_t        frame[sizeof(sbx_frame_t) + sizeof(sbx_f_owner_t)];
+    sbx_f_owner_t  owner;
+
+    memset(&owner, 0, sizeof(sbx_f_owner_t));
+    memcpy(owner.tenant, s->info.tenant, sizeof(owner.tenant));
+    memcpy(owner.user, s->info.user, sizeof(owner.user));
+
+    n = sbx_wire_header(frame, SBX_F_OWNER, sizeof(sbx_f_owner_t));
+    memcpy(frame + n, &owner, sizeof(sbx_f_owner_t));
+
+    (void) sbx_wire_send(fd, frame, sizeof(frame), NULL, 0, MSG_DONTWAIT);
+}
+
+
 /* fd is handed on; blob stays the caller's. */
 
 static void
@@ -628,6 +648,12 @@ sbx_control_dispatch(sbx_broker_t *b, const sbx_call_t *head,
     sbx_f_error_t    error;
     sbx_session_t   *s;
     sbx_call_out_t  *call;
+
+    s = (head->flags & SBX_CALL_OWNER) ? sbx_session_of_call(b, head) : NULL;
+
+    if (s != NULL) {
+        sbx_control_owner(s, fd);
+    }
 
     if (head->op >= SBX_OP_EXEC && head->op <= SBX_OP_CANCEL) {
         s = sbx_session_of_call(b, head);

@@ -39,6 +39,8 @@ sbx_metrics_call(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
     }
 
     memcpy(m.ended, b->ended, sizeof(m.ended));
+    memcpy(m.commands, b->over, sizeof(m.commands));
+    m.cpu_us = b->over_cpu_us;
     m.slots = b->config.uid_count >> 16;
     m.calls = b->ncalls;
     m.servers = b->ncontrols;
@@ -51,6 +53,16 @@ sbx_metrics_call(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
     (void) sbx_call_frame(call, SBX_F_METRICS, &m, sizeof(sbx_f_metrics_t),
                           NULL, 0);
     sbx_call_end(call, NULL);
+}
+
+
+void
+sbx_metrics_command(sbx_broker_t *b, uint32_t reason, uint64_t cpu_us)
+{
+    if (reason < SBX_REASON_MAX) {
+        b->over[reason]++;
+        b->over_cpu_us += cpu_us;
+    }
 }
 
 

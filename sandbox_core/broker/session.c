@@ -368,6 +368,8 @@ sbx_session_control(sbx_event_t *ev, uint32_t events)
 static int
 sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
 {
+    int  known;
+
     switch (record->type) {
 
     case SBX_R_READY:
@@ -380,8 +382,16 @@ sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
         return 0;
 
     case SBX_R_COMMAND_OVER:
-        sbx_quota_inherited(s, record->running,
-                            !sbx_command_over(s, record->command));
+        known = sbx_command_over(s, record->command);
+        sbx_quota_inherited(s, record->running, !known);
+
+        /* of a session that ends they were counted when it began to; one
+         * that ran before this broker is not known by its number */
+
+        if (known || (s->adopted && s->state == SBX_S_RUNNING)) {
+            sbx_metrics_command(s->broker, record->reason, record->cpu_us);
+        }
+
         return 0;
 
     case SBX_R_REAPED:

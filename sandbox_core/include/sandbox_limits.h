@@ -76,6 +76,13 @@ uint64_t *sbx_limit_field(sbx_limits_t *l, const sbx_limit_t *limit);
 int sbx_limit_parse(const sbx_limit_t *limit, const char *s, size_t len,
     uint64_t *value, sbx_error_t *e);
 
+/*
+ * The same of a number in JSON: what has a fraction may have an exponent and
+ * any number of decimals, and is rounded to thousandths.
+ */
+int sbx_limit_number(const sbx_limit_t *limit, const char *s, size_t len,
+    uint64_t *value, sbx_error_t *e);
+
 /* What the contract prints: bytes and counts as integers, cpus and seconds
  * as decimals without trailing zeros, "null" for unlimited.  Returns the
  * length written, < 32. */

@@ -19,12 +19,15 @@ typedef enum {
 } sbx_state_t;
 
 #define SBX_METRICS_ENDED     8       /* by sbx_ended_t */
+#define SBX_METRICS_REASONS   16      /* by sbx_reason_t */
 
 
 /* After SBX_OP_METRICS.  Counters begin with the broker. */
 typedef struct {
     uint64_t      sessions[SBX_STATES];
     uint64_t      ended[SBX_METRICS_ENDED];
+    uint64_t      commands[SBX_METRICS_REASONS];    /* that have ended */
+    uint64_t      cpu_us;                 /* of these */
     uint64_t      slots;                  /* sessions that user ids allow */
     uint64_t      calls;                  /* that are open */
     uint64_t      servers;                /* control connections */

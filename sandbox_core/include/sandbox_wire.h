@@ -29,7 +29,7 @@
 
 
 #define SBX_WIRE_MAGIC        0x31584253u     /* "SBX1" */
-#define SBX_WIRE_VERSION      3
+#define SBX_WIRE_VERSION      4
 
 #define SBX_ID_MAX            40      /* session id, without NUL */
 #define SBX_NAME_MAX          128     /* tenant, user */
@@ -118,12 +118,15 @@ typedef struct {
     uint16_t      version;
     uint16_t      op;                     /* sbx_op_t */
     uint32_t      size;                   /* of the whole datagram */
-    uint32_t      flags;                  /* 0 */
+    uint32_t      flags;                  /* SBX_CALL_* */
     char          request_id[SBX_REQUEST_ID + 8];      /* NUL terminated */
     char          session[SBX_ID_MAX + 8];  /* "" where none is meant */
     char          tenant[SBX_NAME_MAX + 8]; /* "" = any tenant may */
     char          user[SBX_NAME_MAX + 8];   /* "" = any user */
 } sbx_call_t;
+
+/* Of a session that is there: OWNER comes before all other frames. */
+#define SBX_CALL_OWNER        0x01
 
 
 /* After a sbx_call_t for SBX_OP_CREATE.  Descriptors: call, then the blob
@@ -266,6 +269,8 @@ typedef enum {
     SBX_F_SETTING    = 27,    /* sbx_f_setting_t, one for each */
     SBX_F_DRAIN      = 28,    /* sbx_f_drain_t */
     SBX_F_METRICS    = 32,    /* sbx_f_metrics_t */
+    SBX_F_OWNER      = 33,    /* sbx_f_owner_t; it does not mean that the
+                                 call has happened */
 
     /* worker to init */
     SBX_F_EXEC       = 64,    /* sbx_f_exec_t, then STRINGS, then STDIN */
@@ -469,6 +474,11 @@ typedef struct {
 #define SBX_EXEC_DEFAULT_CWD    0x40      /* cwd was left out: if it is gone,
                                              "/" */
 
+typedef struct {
+    char          tenant[SBX_NAME_MAX + 8];
+    char          user[SBX_NAME_MAX + 8];
+} sbx_f_owner_t;
+
 typedef enum {
     SBX_USER_USER,                        /* 1000 */
     SBX_USER_ROOT                         /* the session's own root */
@@ -530,7 +540,8 @@ typedef struct {
  * has taken its STDIN frames (or it has ended), by END: its output goes to
  * rings of max_output bytes, SBX_RINGS_MAX over all of a session (the oldest
  * bytes go first, but none that somebody who is attached has yet to read).
- * One with SBX_EXEC_DETACH becomes so when its worker goes.
+ * One with SBX_EXEC_DETACH becomes so when its worker goes; its output is in
+ * rings from its start, so that nothing is lost that the worker had not got.
  */
 typedef enum {
     SBX_PROCESS_LIST   = 1,   /* -> STATE..., END */
@@ -555,6 +566,8 @@ typedef struct {
 } sbx_f_process_t;
 
 #define SBX_PROCESS_EOF         0x01
+#define SBX_PROCESS_FOREGROUND  0x02      /* SIGNAL: of a terminal, to what
+                                             runs in its foreground */
 #define SBX_PROCESSES_KEPT      256
 #define SBX_RINGS_MAX           (8 * 1024 * 1024)
 
@@ -762,6 +775,10 @@ typedef struct {
     uint32_t      type;
     uint32_t      command;
     uint32_t      running;    /* commands that run now */
+    uint32_t      reason;     /* COMMAND_OVER: sbx_reason_t; SBX_REASON_MAX of
+                                 one that there never was */
+    uint32_t      pad;
+    uint64_t      cpu_us;
 } sbx_record_t;
 
 

@@ -475,6 +475,7 @@ sbx_init_command_answer(sbx_init_command_t *c)
 
     c->state = SBX_INIT_CLOSING;
     c->answered = 1;
+    c->ended = 1;
     c->give_up = sbx_now_us() + SBX_INIT_LINGER;
     sbx_init_loop_wake(c->give_up);
 
@@ -739,7 +740,7 @@ sbx_init_command_release(sbx_init_command_t *c)
     sbx_init_process_ended(c);
 
     c->told = 1;
-    sbx_init_record(SBX_R_COMMAND_OVER, c->number);
+    sbx_init_record_over(c->number, c->ended ? &c->exit : NULL);
 }
 
 

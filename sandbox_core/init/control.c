@@ -28,12 +28,13 @@ static void sbx_init_control_task(const sbx_task_t *task, int *fds,
     unsigned nfds);
 static void sbx_init_control_flush(void);
 static int sbx_init_control_send(sbx_record_type_t type, uint32_t command);
+static int sbx_init_control_put(sbx_record_t *record);
 
 
 static sbx_init_source_t  sbx_init_control;
 
 /* What is still to be told. */
-static uint32_t           sbx_init_over[SBX_INIT_OVER_MAX];
+static sbx_record_t       sbx_init_over[SBX_INIT_OVER_MAX];
 static uint32_t           sbx_init_over_first;
 static uint32_t           sbx_init_over_last;
 static int                sbx_init_ready;
@@ -197,7 +198,7 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
 
 
 void
-sbx_init_record(sbx_record_type_t type, uint32_t command)
+sbx_init_record(sbx_record_type_t type)
 {
     switch (type) {
 
@@ -205,19 +206,34 @@ sbx_init_record(sbx_record_type_t type, uint32_t command)
         sbx_init_ready = 1;
         break;
 
-    case SBX_R_COMMAND_OVER:
-        if (sbx_init_over_last - sbx_init_over_first < SBX_INIT_OVER_MAX) {
-            sbx_init_over[sbx_init_over_last++ % SBX_INIT_OVER_MAX] = command;
-        }
-        break;
-
     case SBX_R_REAPED:
         sbx_init_reaped = 1;
         break;
 
+    case SBX_R_COMMAND_OVER:
     case SBX_R_CUT:
     case SBX_R_BUSY:
         break;
+    }
+
+    sbx_init_control_flush();
+}
+
+
+void
+sbx_init_record_over(uint32_t command, const sbx_f_exit_t *end)
+{
+    sbx_record_t  *record;
+
+    if (sbx_init_over_last - sbx_init_over_first < SBX_INIT_OVER_MAX) {
+        record = &sbx_init_over[sbx_init_over_last++ % SBX_INIT_OVER_MAX];
+
+        memset(record, 0, sizeof(sbx_record_t));
+        record->type = SBX_R_COMMAND_OVER;
+        record->command = command;
+        record->reason = end != NULL ? end->reason : SBX_REASON_MAX;
+        record->cpu_us = end != NULL ? end->cpu_user_us + end->cpu_system_us
+                                     : 0;
     }
 
     sbx_init_control_flush();
@@ -238,8 +254,8 @@ sbx_init_control_flush(void)
     }
 
     while (events == 0 && sbx_init_over_first != sbx_init_over_last) {
-        if (sbx_init_control_send(SBX_R_COMMAND_OVER,
-                  sbx_init_over[sbx_init_over_first % SBX_INIT_OVER_MAX])
+        if (sbx_init_control_put(&sbx_init_over[sbx_init_over_first
+                                                % SBX_INIT_OVER_MAX])
             != 0)
         {
             events |= EPOLLOUT;
@@ -281,12 +297,21 @@ sbx_init_control_send(sbx_record_type_t type, uint32_t command)
 {
     sbx_record_t  record;
 
-    record.magic = SBX_WIRE_MAGIC;
+    memset(&record, 0, sizeof(sbx_record_t));
     record.type = type;
     record.command = command;
-    record.running = sbx_init_command_running();
 
-    if (sbx_wire_send(SBX_INIT_CONTROL, &record, sizeof(sbx_record_t), NULL,
+    return sbx_init_control_put(&record);
+}
+
+
+static int
+sbx_init_control_put(sbx_record_t *record)
+{
+    record->magic = SBX_WIRE_MAGIC;
+    record->running = sbx_init_command_running();
+
+    if (sbx_wire_send(SBX_INIT_CONTROL, record, sizeof(sbx_record_t), NULL,
                       0, MSG_DONTWAIT)
         == -1)
     {

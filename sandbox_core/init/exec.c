@@ -129,7 +129,7 @@ sbx_init_exec_task(const sbx_task_t *task, int *fds, unsigned nfds)
         sbx_init_exec_refuse(fds[0], &error);
     }
 
-    sbx_init_record(SBX_R_COMMAND_OVER, task->command);
+    sbx_init_record_over(task->command, NULL);
 }
 
 

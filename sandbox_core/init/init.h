@@ -87,7 +87,9 @@ int sbx_init_main(void);
  */
 
 int sbx_init_control_open(sbx_error_t *e);
-void sbx_init_record(sbx_record_type_t type, uint32_t command);
+void sbx_init_record(sbx_record_type_t type);
+/* COMMAND_OVER; end is NULL of one that never was. */
+void sbx_init_record_over(uint32_t command, const sbx_f_exit_t *end);
 /* Room for a further command's SBX_R_COMMAND_OVER is kept. */
 void sbx_init_control_tick(uint64_t now);
 
@@ -174,6 +176,7 @@ struct sbx_init_command_s {
     unsigned              settled:1;   /* all that it started is dead, if it
                                           was to die */
     unsigned              answered:1;  /* EXIT is on its way */
+    unsigned              ended:1;     /* .exit tells how */
     unsigned              told:1;      /* COMMAND_OVER has been sent */
     unsigned              background:1;   /* its output is not its call's */
     unsigned              begun:1;     /* END has been sent, in the
@@ -358,6 +361,8 @@ void sbx_init_port_cut(void);
 /* tty.c */
 /* Both ends; 0, or -1 with errno. */
 int sbx_init_tty_open(sbx_init_command_t *c, int *end);
+/* To the foreground of its terminal, as the terminal's own keys do. */
+int sbx_init_tty_signal(sbx_init_command_t *c, int sig);
 int sbx_init_tty_resize(sbx_init_command_t *c, uint32_t rows, uint32_t cols);
 /* 1 if there is output that has not been read. */
 int sbx_init_tty_pending(int fd);

@@ -261,7 +261,7 @@ sbx_init_loop_children(sbx_init_source_t *source, uint32_t events)
 
     if (orphans) {
         sbx_init_left_reaped();
-        sbx_init_record(SBX_R_REAPED, 0);
+        sbx_init_record(SBX_R_REAPED);
     }
 
     if (i == SBX_INIT_REAP_MAX) {

@@ -57,7 +57,8 @@ sbx_init_process_new(sbx_init_command_t *c)
         process->rings[i].limit = c->exec.max_output;
     }
 
-    process->ringed = (c->exec.flags & SBX_EXEC_BACKGROUND) != 0;
+    process->ringed = (c->exec.flags & (SBX_EXEC_BACKGROUND|SBX_EXEC_DETACH))
+                      != 0;
     process->command = c;
     c->process = realloc(process, sizeof(sbx_init_process_t)
                                   + process->size);

@@ -275,7 +275,9 @@ sbx_init_process_check(const sbx_f_process_t *ask, sbx_error_t *e)
     }
 
     if (ask->flags & ~(uint32_t) (ask->verb == SBX_PROCESS_STDIN
-                                  ? SBX_PROCESS_EOF : 0))
+                                  ? SBX_PROCESS_EOF
+                                  : ask->verb == SBX_PROCESS_SIGNAL
+                                  ? SBX_PROCESS_FOREGROUND : 0))
     {
         return sbx_error(e, 0, SBX_E_INVALID, "the flags are unknown");
     }
@@ -461,8 +463,10 @@ sbx_init_call_signal(sbx_init_call_t *call)
     sbx_error_t  e;
 
     if (call->process != NULL) {
-        rc = sbx_init_command_signal(call->process->command,
-                                     call->ask.signal);
+        rc = (call->ask.flags & SBX_PROCESS_FOREGROUND)
+             ? sbx_init_tty_signal(call->process->command, call->ask.signal)
+             : sbx_init_command_signal(call->process->command,
+                                       call->ask.signal);
 
     } else {
         rc = sbx_init_orphan_signal(call->ask.pid, call->ask.signal);

@@ -50,7 +50,7 @@ sbx_init_main(void)
         return 1;
     }
 
-    sbx_init_record(SBX_R_READY, 0);
+    sbx_init_record(SBX_R_READY);
     sbx_init_loop_run();
 
     /* nobody is left to ask for anything: the kernel ends the rest with us */

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -132,6 +133,26 @@ sbx_init_tty_resize(sbx_init_command_t *c, uint32_t rows, uint32_t cols)
     size.ws_ypixel = 0;
 
     return ioctl(c->streams[0].source.fd, TIOCSWINSZ, &size);
+}
+
+
+/* A shell gives each of its jobs a group of its own: the command's group is
+ * the shell alone. */
+
+int
+sbx_init_tty_signal(sbx_init_command_t *c, int sig)
+{
+    pid_t  group;
+
+    if ((c->exec.flags & SBX_EXEC_TTY) != 0 && !c->reaped
+        && c->streams[0].source.fd != -1
+        && ioctl(c->streams[0].source.fd, TIOCGPGRP, &group) == 0
+        && group > 1 && kill(-group, sig) == 0)
+    {
+        return 0;
+    }
+
+    return sbx_init_command_signal(c, sig);
 }
 
 

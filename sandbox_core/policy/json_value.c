@@ -181,7 +181,7 @@ sbx_json_bind_limit(sbx_json_parser_t *p, const sbx_json_field_t *field,
                                 : "must be a number");
     }
 
-    if (sbx_limit_parse(limit, s->s, s->len, value, &e) != 0) {
+    if (sbx_limit_number(limit, s->s, s->len, value, &e) != 0) {
         return sbx_json_fail(p, "%s%s", e.text,
                              field->nullable && limit->unlimited_ok
                              ? ", or null" : "");

@@ -18,7 +18,11 @@
 static int sbx_limit_decimal(const char *s, size_t len, uint64_t *value);
 static int sbx_limit_integer(const char *s, size_t len, uint64_t *value,
     sbx_error_t *e);
-static int sbx_limit_wrong(const sbx_limit_t *limit, sbx_error_t *e);
+static int sbx_limit_round(const char *s, size_t len, uint64_t *value);
+static int sbx_limit_read(const sbx_limit_t *limit, const char *s,
+    size_t len, int json, uint64_t *value, sbx_error_t *e);
+static int sbx_limit_wrong(const sbx_limit_t *limit, int json,
+    sbx_error_t *e);
 static void sbx_limit_bound(const sbx_limit_t *limit, uint64_t value,
     char *buf);
 static int sbx_limit_settle_one(const sbx_limit_t *limit, uint64_t *value,
@@ -189,6 +193,82 @@ sbx_limit_decimal(const char *s, size_t len, uint64_t *value)
 }
 
 
+/*
+ * A number as JSON writes it -> thousandths, to the nearest: what programs
+ * reckon has any number of decimals (0.1 + 0.2).  -1 where it is negative or
+ * too large.
+ */
+
+static int
+sbx_limit_round(const char *s, size_t len, uint64_t *value)
+{
+    int       shift, exponent, sign;
+    size_t    i;
+    uint64_t  n, up;
+
+    static const uint64_t  most = SBX_UNLIMITED / 100;
+
+    n = 0;
+    shift = 3;
+
+    for (i = 0; i < len && s[i] != '.' && s[i] != 'e' && s[i] != 'E'; i++) {
+        if (s[i] < '0' || s[i] > '9' || n > most) {
+            return -1;
+        }
+
+        n = n * 10 + (uint64_t) (s[i] - '0');
+    }
+
+    if (i < len && s[i] == '.') {
+        for (i++; i < len && s[i] >= '0' && s[i] <= '9'; i++) {
+            if (n <= most) {
+                n = n * 10 + (uint64_t) (s[i] - '0');
+                shift--;
+            }
+        }
+    }
+
+    exponent = 0;
+    sign = 1;
+
+    if (i < len && (s[i] == 'e' || s[i] == 'E')) {
+        i++;
+
+        if (i < len && (s[i] == '+' || s[i] == '-')) {
+            sign = (s[i++] == '-') ? -1 : 1;
+        }
+
+        for (/* void */; i < len && s[i] >= '0' && s[i] <= '9'; i++) {
+            exponent = (exponent > 1000) ? exponent
+                                         : exponent * 10 + (s[i] - '0');
+        }
+    }
+
+    if (i != len) {
+        return -1;
+    }
+
+    up = 0;
+
+    for (shift += sign * exponent; shift < 0 && (n | up) != 0; shift++) {
+        up = (n % 10 >= 5);
+        n /= 10;
+    }
+
+    for (n += up; shift > 0 && n != 0; shift--) {
+        if (n > most) {
+            return -1;
+        }
+
+        n *= 10;
+    }
+
+    *value = n;
+
+    return 0;
+}
+
+
 int
 sbx_size_parse(const char *s, size_t len, uint64_t *bytes, sbx_error_t *e)
 {
@@ -258,10 +338,6 @@ int
 sbx_limit_parse(const sbx_limit_t *limit, const char *s, size_t len,
     uint64_t *value, sbx_error_t *e)
 {
-    int       rc;
-    char      least[32], most[32];
-    uint64_t  n;
-
     if (len == 4 && memcmp(s, "none", 4) == 0) {
         if (!limit->unlimited_ok) {
             return sbx_error(e, 0, SBX_E_INVALID,
@@ -271,6 +347,26 @@ sbx_limit_parse(const sbx_limit_t *limit, const char *s, size_t len,
         *value = SBX_UNLIMITED;
         return 0;
     }
+
+    return sbx_limit_read(limit, s, len, 0, value, e);
+}
+
+
+int
+sbx_limit_number(const sbx_limit_t *limit, const char *s, size_t len,
+    uint64_t *value, sbx_error_t *e)
+{
+    return sbx_limit_read(limit, s, len, 1, value, e);
+}
+
+
+static int
+sbx_limit_read(const sbx_limit_t *limit, const char *s, size_t len, int json,
+    uint64_t *value, sbx_error_t *e)
+{
+    int       rc;
+    char      least[32], most[32];
+    uint64_t  n;
 
     rc = -1;
     n = 0;
@@ -287,12 +383,13 @@ sbx_limit_parse(const sbx_limit_t *limit, const char *s, size_t len,
 
     case SBX_UNIT_MILLI:
     case SBX_UNIT_SECONDS:
-        rc = sbx_limit_decimal(s, len, &n);
+        rc = json ? sbx_limit_round(s, len, &n)
+                  : sbx_limit_decimal(s, len, &n);
         break;
     }
 
     if (rc != 0) {
-        return sbx_limit_wrong(limit, e);
+        return sbx_limit_wrong(limit, json, e);
     }
 
     if (n < limit->min || n > limit->max) {
@@ -311,7 +408,7 @@ sbx_limit_parse(const sbx_limit_t *limit, const char *s, size_t len,
 
 /* By the row alone: a reader of "1e9" wants to know what is a number. */
 static int
-sbx_limit_wrong(const sbx_limit_t *limit, sbx_error_t *e)
+sbx_limit_wrong(const sbx_limit_t *limit, int json, sbx_error_t *e)
 {
     char  least[32], most[32];
 
@@ -319,15 +416,19 @@ sbx_limit_wrong(const sbx_limit_t *limit, sbx_error_t *e)
         [SBX_UNIT_BYTES] =
             "bytes or a size such as \"512MB\" (KB, MB, GB, TB)",
         [SBX_UNIT_COUNT] = "a whole number",
-        [SBX_UNIT_MILLI] = "a number with at most three decimals",
-        [SBX_UNIT_SECONDS] = "seconds with at most three decimals"
+        [SBX_UNIT_MILLI] = "a number",
+        [SBX_UNIT_SECONDS] = "seconds"
     };
 
     sbx_limit_bound(limit, limit->min, least);
     sbx_limit_bound(limit, limit->max, most);
 
-    return sbx_error(e, 0, SBX_E_INVALID, "must be %s, from %s to %s",
-                     kinds[limit->unit], least, most);
+    return sbx_error(e, 0, SBX_E_INVALID, "must be %s%s, from %s to %s",
+                     kinds[limit->unit],
+                     !json && (limit->unit == SBX_UNIT_MILLI
+                               || limit->unit == SBX_UNIT_SECONDS)
+                     ? " with at most three decimals" : "",
+                     least, most);
 }
 
 

@@ -175,8 +175,8 @@ sbx_wire_check_call(const void *buf, size_t n, sbx_error_t *e)
                          "size is wrong for op %u", call.op);
     }
 
-    if (call.flags != 0) {
-        return sbx_error(e, 0, SBX_E_INVALID, "flags are not zero");
+    if (call.flags & ~(uint32_t) SBX_CALL_OWNER) {
+        return sbx_error(e, 0, SBX_E_INVALID, "flags are unknown");
     }
 
     if (sbx_wire_check_strings((const char *) &call, sbx_wire_call_strings,

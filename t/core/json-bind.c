@@ -292,8 +292,10 @@ static const struct {
     { "{\"memory\":true}", "/memory: must be bytes" },
     { "{\"memory\":\"99999999999999999999GB\"}", "/memory: " },
     { "{\"cpus\":\"1\"}", "/cpus: must be a number" },
-    { "{\"cpus\":1e0}", "/cpus: must be a number with at most three "
-                        "decimals, from 0.01 to 4096" },
+    { "{\"cpus\":-1}", "/cpus: must be a number, from 0.01 to 4096" },
+    { "{\"cpus\":1e9}", "/cpus: must be at least 0.01 and at most 4096" },
+    { "{\"cpus\":1e999999999999999999999}", "/cpus: must be a number, fr" },
+    { "{\"cpus\":0.004}", "/cpus: must be at least" },
     { "{\"cpus\":0}", "/cpus: must be at least" },
     { "{\"cpus\":null}", "/cpus: must be a number, not null" },
     { "{\"cpu_seconds\":\"none\"}", "/cpu_seconds: must be a number" },

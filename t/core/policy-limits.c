@@ -71,6 +71,29 @@ limit_refused(const char *name, const char *s)
 }
 
 
+/* A number of JSON; SBX_UNSET where it is refused. */
+
+static void
+number_is(const char *name, const char *s, uint64_t expected)
+{
+    int                 rc;
+    uint64_t            value;
+    sbx_error_t         e;
+    const sbx_limit_t  *limit;
+
+    value = SBX_UNSET;
+    memset(&e, 0, sizeof(sbx_error_t));
+    limit = sbx_limit_find(name, strlen(name), 0);
+    rc = sbx_limit_number(limit, s, strlen(s), &value, &e);
+
+    ok(value == expected
+       && (expected == SBX_UNSET ? rc == -1 && e.code == SBX_E_INVALID
+                                 : rc == 0),
+       "the number %s is %s=%llu thousandths", s, name,
+       (unsigned long long) value);
+}
+
+
 static void
 builtin(sbx_limits_t *def, sbx_limits_t *max)
 {
@@ -195,6 +218,31 @@ main(void)
     limit_refused("open_files", "15");
     limit_refused("disk", "1023KB");
     limit_refused("timeout", "none");
+
+    number_is("timeout", "60", 60000);
+    number_is("timeout", "60.0", 60000);
+    number_is("timeout", "0.30000000000000004", 300);
+    number_is("timeout", "0.1000000000000000055511151231257827", 100);
+    number_is("timeout", "33.333333333333336", 33333);
+    number_is("timeout", "66.66666666666667", 66667);
+    number_is("timeout", "0.9995", 1000);
+    number_is("timeout", "0.0005", 1);
+    number_is("timeout", "0.00049999999999999999999", SBX_UNSET);
+    number_is("timeout", "1e0", 1000);
+    number_is("timeout", "1.5E+1", 15000);
+    number_is("timeout", "12345e-4", 1235);
+    number_is("timeout", "1e-99999999999999999999", SBX_UNSET);
+    number_is("timeout", "1e99999999999999999999", SBX_UNSET);
+    number_is("timeout", "0e99999999999999999999", SBX_UNSET);
+    number_is("timeout", "-1", SBX_UNSET);
+    number_is("timeout", "-0", SBX_UNSET);
+    number_is("timeout", "31536000.0004", 31536000000);
+    number_is("timeout", "31536000.0005", SBX_UNSET);
+    number_is("timeout", "99999999999999999999999999", SBX_UNSET);
+    number_is("cpus", "0.3333333333333333", 333);
+    number_is("cpus", "1e-2", 10);
+    number_is("processes", "1e2", SBX_UNSET);
+    number_is("memory", "1e9", SBX_UNSET);
 
     ok(sbx_limit_find("memory", 6, 0) == sbx_limit_find("memory", 6, 1),
        "memory has one name");

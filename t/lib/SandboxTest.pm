@@ -489,10 +489,9 @@ sub reload {
     $self->signal('HUP');
 
     my $done = wait_for(sub {
-        my @new = grep { !$old{$_}
-                         && (slurp("/proc/$_/cmdline") // '')
-                            !~ /shutting down/ } $self->workers;
-        return @new && $self->ready;
+        my @serving = grep { (slurp("/proc/$_/cmdline") // '')
+                             !~ /shutting down/ } $self->workers;
+        return @serving && !grep({ $old{$_} } @serving) && $self->ready;
     }, 20);
 
     $self->note_processes;
