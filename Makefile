@@ -307,8 +307,11 @@ INCLUDE_DIR   ?= /usr/include/nginx-sandbox
 LIB_DIR       ?= /usr/lib
 PC_DIR        ?= $(LIB_DIR)/pkgconfig
 
+# An included file's own includes are below the directory of nginx.conf.
+IDENTITY      := $(wildcard conf/identity/*.conf)
+
 INSTALL_DIRS   = $(MODULES_DIR) $(HELPER_DIR) $(AVAILABLE_DIR) \
-                 $(SNIPPETS_DIR) $(SBIN_DIR) $(TEMPLATE_DIR) $(UNIT_DIR) \
+                 $(SNIPPETS_DIR)/sandbox-identity $(SBIN_DIR) $(TEMPLATE_DIR) $(UNIT_DIR) \
                  $(LOGROTATE_DIR) $(DOC_DIR) $(INCLUDE_DIR) $(LIB_DIR) \
                  $(PC_DIR) $(DOC_DIR)/examples $(MAN_DIR)
 
@@ -329,9 +332,13 @@ install: build
 	install -m 0755 $(BUILD)/sandboxctl $(DESTDIR)$(SBIN_DIR)/
 	install -m 0644 conf/mod-http-sandbox.conf $(DESTDIR)$(AVAILABLE_DIR)/
 	install -m 0644 conf/sandbox.conf conf/sandbox-log.conf \
-	    conf/sandbox-errors.conf conf/sandbox-identity.conf \
-	    conf/sandbox-ports.conf \
-	    $(DESTDIR)$(SNIPPETS_DIR)/
+	    conf/sandbox-errors.conf $(DESTDIR)$(SNIPPETS_DIR)/
+	for f in sandbox-ports.conf $(IDENTITY:conf/%=%); do \
+	    sed 's|include sandbox-|include $(notdir $(SNIPPETS_DIR))/sandbox-|' \
+	        conf/$$f > $(DESTDIR)$(SNIPPETS_DIR)/$${f/identity/sandbox-identity} \
+	    && chmod 0644 $(DESTDIR)$(SNIPPETS_DIR)/$${f/identity/sandbox-identity} \
+	    || exit 1; \
+	done
 	install -m 0644 conf/sandbox-broker.service $(DESTDIR)$(UNIT_DIR)/
 	install -m 0644 conf/logrotate $(DESTDIR)$(LOGROTATE_DIR)/nginx-sandbox
 	install -m 0644 README.md LICENSE conf/nginx.conf conf/nginx-delegate.conf \

@@ -19,6 +19,10 @@ my $t = SandboxTest->new(
     http => '    sandbox_audit_log logs/audit.log;',
     server => <<'CONF')->start;
         location /admin/ { sandbox_api admin; }
+        location /boss/ {
+            sandbox_user $http_x_user;
+            sandbox_api admin;
+        }
 CONF
 
 my $file = $t->prefix . '/logs/audit.log';
@@ -229,6 +233,31 @@ $res = $t->api(PUT => '/quotas/acme', { sessions => 7 }, base => '/admin');
 $l = line_of($res);
 is("$l->{op} $l->{by} $l->{tenant_id} $l->{change}",
    'admin_quota_change 127.0.0.1 acme {"sessions":7}', 'a change of a quota');
+
+# Whatever the admin API changes, and by whom.
+
+for my $case (
+    [ admin_settings_change => PATCH => '/settings',
+      { quotas => { user => { sessions => 30 } } } ],
+    [ admin_settings_change => PATCH => '/settings',
+      { reset => [ 'quotas.user.sessions' ] } ],
+    [ admin_quota_change => PUT => '/quotas/acme/ann', { sessions => 7 } ],
+    [ admin_quota_remove => DELETE => '/quotas/acme/ann' ],
+    [ admin_quota_remove => DELETE => '/quotas/acme' ],
+    [ admin_drain => POST => '/drain' ],
+    [ admin_undrain => POST => '/undrain' ],
+    [ admin_destroy => DELETE => '/sessions?tenant_id=nobody' ])
+{
+    my ($op, $method, $path, $json) = @$case;
+
+    $l = line_of($t->api($method, $path, $json, base => '/boss',
+                         headers => { 'X-User' => 'root' }));
+    is("$l->{op} $l->{by}", "$op root", "$method $path");
+    $l = line_of($t->api($method, $path, $json, base => '/boss',
+                         headers => { 'X-User' => 'root',
+                                      Origin => 'http://a.example' }));
+    is("$l->{op} $l->{error}", "$op E1002", '  and where it is refused');
+}
 
 $res = $t->api(DELETE => "/sessions/$id");
 $l = line_of($res);

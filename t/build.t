@@ -104,6 +104,8 @@ my %mode = (
     'etc/nginx/snippets/sandbox-errors.conf' => 0644,
     'etc/nginx/snippets/sandbox-identity.conf' => 0644,
     'etc/nginx/snippets/sandbox-ports.conf' => 0644,
+    map({ ("etc/nginx/snippets/sandbox-identity/$_.conf" => 0644) }
+        qw(admin certificates networks passwords rates request)),
     'lib/systemd/system/sandbox-broker.service' => 0644,
     'etc/logrotate.d/nginx-sandbox' => 0644,
     'usr/share/doc/nginx-sandbox/README.md' => 0644,
@@ -187,7 +189,7 @@ chmod 0755, $p;
 mkdir "$p/$_" for qw(modules logs snippets);
 system('cp', $_, "$p/modules/")
     for "$dest/usr/lib/nginx/modules/ngx_http_sandbox_module.so";
-system("cp $dest/etc/nginx/snippets/* $p/snippets/");
+system("cp -r $dest/etc/nginx/snippets/* $p/snippets/");
 
 open my $f, '>', "$p/nginx.conf" or die $!;
 print $f SandboxTest::slurp(
@@ -198,6 +200,8 @@ events { }
 http {
     include snippets/sandbox.conf;
     access_log logs/access.log sandbox;
+    include snippets/sandbox-ports.conf;
+    include snippets/sandbox-identity/[anpr]*.conf;
     server {
         listen 127.0.0.1:${\ SandboxTest::free_port() };
         include snippets/sandbox-errors.conf;

@@ -256,6 +256,32 @@ subtest 'a terminal' => sub {
 };
 
 
+subtest 'a terminal that is waited for' => sub {
+    my $r = run($s, 'test -t 0 && test -t 1 && test -t 2 && tty;'
+                    . ' echo $TERM; stty size; echo err >&2', tty => $yes);
+
+    is($r->{stdout} =~ s{^/dev/pts/\d+}{TTY}r,
+       "TTY\r\nxterm-256color\r\n24 80\r\nerr\r\n",
+       'is all three, has a type and a size, and one output')
+        or diag(explain($r));
+    is("$r->{stderr} $r->{exit_code}", ' 0', 'of two');
+
+    is(run($s, 'test -t 1; echo $?; echo $TERM')->{stdout}, "1\ndumb\n",
+       'which there is none of where it is not asked for');
+
+    # its other side is gone: so is the terminal, as a line is hung up
+
+    $r = run($s, 'cat', tty => $yes, stdin => "typed\n\004");
+    like($r->{stdout}, qr/typed/, 'what is given is typed');
+    is($r->{exit_code}, 0, 'to its end');
+
+    $r = run($s, 'echo out; echo err >&2; echo out', merge_stderr => $yes);
+    is("$r->{stdout}|$r->{stderr}", "out\nerr\nout\n|",
+       'merge_stderr keeps the order without one');
+    is($r->{stderr_bytes}, 0, 'and counts it there');
+};
+
+
 subtest 'cancel' => sub {
     my @pids = map { background($s, "sleep 4$$.25") } 1 .. 2;
     my $job = async { return run($s, "sleep 4$$.25") };

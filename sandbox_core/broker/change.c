@@ -10,10 +10,10 @@
  *
  * To pause, the group "work" is frozen: commands, what they left behind and
  * who serves files.  Init is not frozen, so it is told to stop its clocks.
- * The group is frozen before the record says so and thawed after it; a caller is
- * answered when both are done.  An adopted session's group is made to agree
- * with its record.  While the session
- * is paused its expiry does not come nearer: .left has what it will have.
+ * The group is frozen before the record says so and thawed after it; a caller
+ * is answered when both are done.  An adopted session's group is made to agree
+ * with its record.  While the session is paused its expiry does not come
+ * nearer: .left has what it will have.
  */
 
 #include "broker.h"

@@ -10,7 +10,7 @@
 #include "broker.h"
 
 
-#define SBX_IDLE_ANSWER   1000        /* ms that init has */
+#define SBX_IDLE_ANSWER   5000        /* ms that init has */
 
 
 static void sbx_idle_tick(sbx_timer_t *timer);

@@ -9,12 +9,13 @@
 static const uint16_t  ops[] = {
     SBX_OP_HELLO_CONTROL, SBX_OP_HELLO_CONFIG, SBX_OP_HEALTH, SBX_OP_GET,
     SBX_OP_TEMPLATES, SBX_OP_CREATE, SBX_OP_LIST, SBX_OP_DESTROY,
-    SBX_OP_EXEC, SBX_OP_FILE, SBX_OP_CUT, SBX_OP_TERMINATE, 0, 77, 65535
+    SBX_OP_QUOTA_LIST, SBX_OP_EXEC, SBX_OP_FILE, SBX_OP_CUT,
+    SBX_OP_TERMINATE, 0, 77, 65535
 };
 
 static const size_t  bodies[] = {
     0, 1, sizeof(sbx_create_t), sizeof(sbx_list_t), sizeof(sbx_exec_limits_t),
-    sizeof(sbx_config_t), sizeof(sbx_create_t) - 1
+    sizeof(sbx_config_t), sizeof(sbx_create_t) - 1, sizeof(sbx_quota_list_t)
 };
 
 

@@ -594,7 +594,9 @@ sub api {
     my $res = $self->http($method, ($o{base} // '/v1') . $path, %o,
                           headers => \%h);
 
-    if (($res->{headers}{'content-type'} // '') =~ m{^application/\S*json}) {
+    if ($method ne 'HEAD'
+        && ($res->{headers}{'content-type'} // '') =~ m{^application/\S*json})
+    {
         $res->{json} = eval { $JSON->decode($res->{body}) };
         diag("bad JSON: $res->{body}") if $@;
     }
