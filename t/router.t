@@ -75,13 +75,15 @@ for my $bad ('x', 'i', 'iABCDEFGHIJKLMNOPQRSTUVWX', $id . '%41', "I$id",
 my %allow = (
     '/health' => 'GET, HEAD',
     '/sessions' => 'GET, HEAD, POST',
-    "/sessions/$id" => 'GET, HEAD, DELETE',
+    "/sessions/$id" => 'GET, HEAD, PATCH, DELETE',
     "/sessions/$id/exec" => 'POST',
     "/sessions/$id/files/x" => 'GET, HEAD, PUT, DELETE',
 );
 
 for my $path (sort keys %allow) {
     for my $method (qw(OPTIONS PATCH MKCOL WHATEVER)) {
+        next if $allow{$path} =~ /\b$method\b/;
+
         my $res = $t->api($method, $path);
 
         is("$res->{status} $res->{json}{code} $res->{headers}{allow}",
