@@ -239,6 +239,7 @@ typedef struct {
     const char                   *quota_scope;  /* that refused */
     const char                   *quota_resource;
     ngx_str_t                     argv;         /* each with its NUL */
+    ngx_uint_t                    step;         /* of a run, from 1 */
 } ngx_http_sandbox_ctx_t;
 
 /* The location's content handler. */
@@ -395,6 +396,7 @@ struct ngx_http_sandbox_stream_s {
     ngx_int_t                   (*ping)(ngx_http_sandbox_stream_t *s);
 
     /* what follows is the stream's own */
+    ngx_buf_t                     nothing;
     ngx_pool_t                   *pool;         /* of what is being sent */
     ngx_http_sandbox_json_t       json;
     ngx_event_t                   timer;
@@ -561,7 +563,8 @@ char *ngx_http_sandbox_set_quota(ngx_conf_t *cf, ngx_command_t *cmd,
  * ---- seeing: audit log, metrics ------------------------------------------
  *
  * All of it happens in the log phase, once for each request that found a
- * route, however it ended.
+ * route, however it ended; but for the steps of a run, of which each that has
+ * another after it is told when that begins.
  */
 
 char *ngx_http_sandbox_set_audit(ngx_conf_t *cf, ngx_command_t *cmd,
@@ -573,6 +576,8 @@ void ngx_http_sandbox_audit(ngx_http_request_t *r,
 ngx_int_t ngx_http_sandbox_metrics_zone(ngx_conf_t *cf,
     ngx_http_sandbox_main_conf_t *smcf);
 void ngx_http_sandbox_metrics_count(ngx_http_request_t *r,
+    ngx_http_sandbox_ctx_t *ctx);
+void ngx_http_sandbox_step_over(ngx_http_request_t *r,
     ngx_http_sandbox_ctx_t *ctx);
 void ngx_http_sandbox_metrics_audit(ngx_http_request_t *r,
     ngx_uint_t written);

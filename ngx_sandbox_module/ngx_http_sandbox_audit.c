@@ -206,6 +206,10 @@ ngx_http_sandbox_audit_what(ngx_http_sandbox_json_t *j, ngx_http_request_t *r,
 
     smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
 
+    if (ctx->step != 0) {
+        ngx_http_sandbox_audit_number(j, ",\"step\":", (int64_t) ctx->step);
+    }
+
     if (ctx->argv.len != 0 && smcf->audit_hash) {
         ngx_http_sandbox_audit_hash(j, &ctx->argv);
 
@@ -293,10 +297,12 @@ static void
 ngx_http_sandbox_audit_cost(ngx_http_sandbox_json_t *j, ngx_http_request_t *r,
     const ngx_http_sandbox_ctx_t *ctx)
 {
+    int64_t    status;
     ngx_str_t  word;
 
-    ngx_http_sandbox_audit_number(j, ",\"status\":",
-                                  (int64_t) ngx_http_sandbox_status(r));
+    status = (int64_t) ngx_http_sandbox_status(r);
+
+    ngx_http_sandbox_audit_number(j, ",\"status\":", status ? status : -1);
 
     word.data = (u_char *) ctx->error;
     word.len = (ctx->error == NULL) ? 0 : ngx_strlen(ctx->error);

@@ -75,8 +75,10 @@ static ngx_int_t ngx_http_sandbox_metrics_init(ngx_shm_zone_t *zone,
 static ngx_http_sandbox_metrics_t *ngx_http_sandbox_metrics(
     ngx_http_request_t *r);
 static ngx_uint_t ngx_http_sandbox_metrics_op(const char *op);
+static void ngx_http_sandbox_metrics_command(ngx_http_sandbox_metrics_t *m,
+    const ngx_http_sandbox_ctx_t *ctx);
 static void ngx_http_sandbox_metrics_create(ngx_http_sandbox_metrics_t *m,
-    ngx_uint_t status);
+    const ngx_http_sandbox_ctx_t *ctx, ngx_uint_t status);
 static void ngx_http_sandbox_metrics_time(ngx_http_sandbox_metrics_t *m,
     const char *op, ngx_msec_t ms);
 static void ngx_http_sandbox_metrics_errors(ngx_http_sandbox_json_t *j,
@@ -261,20 +263,10 @@ ngx_http_sandbox_metrics_count(ngx_http_request_t *r,
     add(m->out, (ngx_atomic_int_t) r->connection->sent);
 
     if (ngx_strcmp(ctx->route->op, "create") == 0) {
-        ngx_http_sandbox_metrics_create(m, status);
+        ngx_http_sandbox_metrics_create(m, ctx, status);
     }
 
-    if (ctx->cpu_us > 0) {
-        add(m->cpu, (ngx_atomic_int_t) ctx->cpu_us);
-    }
-
-    for (i = 0; ctx->reason != NULL && i < NGX_HTTP_SANDBOX_METRICS_REASONS
-                && sbx_reason_word(i) != NULL; i++)
-    {
-        if (ngx_strcmp(ctx->reason, sbx_reason_word(i)) == 0) {
-            add(m->reasons[i], 1);
-        }
-    }
+    ngx_http_sandbox_metrics_command(m, ctx);
 
     for (i = 0; ctx->error != NULL && i < NGX_HTTP_SANDBOX_METRICS_ERRORS
                 && ngx_http_sandbox_problem_code(i) != NULL; i++)
@@ -302,8 +294,51 @@ ngx_http_sandbox_metrics_count(ngx_http_request_t *r,
 
 
 static void
+ngx_http_sandbox_metrics_command(ngx_http_sandbox_metrics_t *m,
+    const ngx_http_sandbox_ctx_t *ctx)
+{
+    ngx_uint_t  i;
+
+    if (ctx->cpu_us > 0) {
+        add(m->cpu, (ngx_atomic_int_t) ctx->cpu_us);
+    }
+
+    for (i = 0; ctx->reason != NULL && i < NGX_HTTP_SANDBOX_METRICS_REASONS
+                && sbx_reason_word(i) != NULL; i++)
+    {
+        if (ngx_strcmp(ctx->reason, sbx_reason_word(i)) == 0) {
+            add(m->reasons[i], 1);
+        }
+    }
+}
+
+
+void
+ngx_http_sandbox_step_over(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
+{
+    ngx_http_sandbox_metrics_t  *m;
+
+    m = ngx_http_sandbox_metrics(r);
+
+    if (m != NULL) {
+        ngx_http_sandbox_metrics_command(m, ctx);
+    }
+
+    ngx_http_sandbox_audit(r, ctx);
+
+    ctx->exit = -1;
+    ctx->reason = NULL;
+    ctx->cpu_us = -1;
+    ctx->wall_us = -1;
+    ctx->memory_peak = -1;
+}
+
+
+/* A node that is full or drains is none that fails, though it says 503. */
+
+static void
 ngx_http_sandbox_metrics_create(ngx_http_sandbox_metrics_t *m,
-    ngx_uint_t status)
+    const ngx_http_sandbox_ctx_t *ctx, ngx_uint_t status)
 {
     ngx_uint_t  result;
 
@@ -313,9 +348,13 @@ ngx_http_sandbox_metrics_create(ngx_http_sandbox_metrics_t *m,
     } else if (status == NGX_HTTP_OK) {
         result = NGX_HTTP_SANDBOX_REPEATED;
 
+    } else if (status < 500
+               || (ctx->error != NULL && ngx_strcmp(ctx->error, "E2004") == 0))
+    {
+        result = NGX_HTTP_SANDBOX_REFUSED;
+
     } else {
-        result = (status < 500) ? NGX_HTTP_SANDBOX_REFUSED
-                                : NGX_HTTP_SANDBOX_FAILED;
+        result = NGX_HTTP_SANDBOX_FAILED;
     }
 
     add(m->creates[result], 1);

@@ -21,6 +21,8 @@ static ngx_int_t ngx_http_sandbox_stream_output(
     ngx_http_sandbox_stream_t *s, ngx_chain_t *out);
 static ngx_int_t ngx_http_sandbox_stream_wait(ngx_http_sandbox_stream_t *s);
 static void ngx_http_sandbox_stream_writer(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sandbox_stream_settle(
+    ngx_http_sandbox_stream_t *s);
 static ngx_int_t ngx_http_sandbox_stream_ping(ngx_http_sandbox_stream_t *s);
 static void ngx_http_sandbox_stream_timer(ngx_event_t *ev);
 static void ngx_http_sandbox_stream_over(ngx_http_sandbox_stream_t *s,
@@ -545,7 +547,9 @@ ngx_http_sandbox_stream_writer(ngx_http_request_t *r)
         return;
     }
 
-    if (ngx_http_output_filter(r, NULL) == NGX_ERROR) {
+    if (ngx_http_output_filter(r, NULL) == NGX_ERROR
+        || ngx_http_sandbox_stream_settle(s) == NGX_ERROR)
+    {
         ngx_http_sandbox_stream_over(s, NGX_ERROR);
         return;
     }
@@ -562,6 +566,31 @@ ngx_http_sandbox_stream_writer(ngx_http_request_t *r)
     default:
         ngx_http_sandbox_stream_over(s, NGX_ERROR);
     }
+}
+
+
+/*
+ * All has gone; but a filter that was given it (of chunks, of ranges) may
+ * list it until it is given something else, and would look at memory that is
+ * used anew by then.
+ */
+
+static ngx_int_t
+ngx_http_sandbox_stream_settle(ngx_http_sandbox_stream_t *s)
+{
+    ngx_chain_t  out;
+
+    if (ngx_http_sandbox_stream_behind(s)) {
+        return NGX_OK;
+    }
+
+    ngx_memzero(&s->nothing, sizeof(ngx_buf_t));
+    s->nothing.flush = 1;
+
+    out.buf = &s->nothing;
+    out.next = NULL;
+
+    return ngx_http_output_filter(s->request, &out);
 }
 
 

@@ -20,6 +20,8 @@ static ngx_int_t ngx_http_sandbox_variable_ms(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_sandbox_variable_bytes(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_sandbox_variable_id(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_sandbox_variable_number(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, int64_t n);
 
@@ -66,6 +68,9 @@ static ngx_http_variable_t  ngx_http_sandbox_variables[] = {
       ngx_http_sandbox_variable_bytes,
       offsetof(ngx_http_sandbox_ctx_t, memory_peak),
       NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("sandbox_request_id"), NULL, ngx_http_sandbox_variable_id,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
       ngx_http_null_variable
 };
@@ -148,6 +153,31 @@ ngx_http_sandbox_ctx(ngx_http_request_t *r)
     }
 
     return NULL;
+}
+
+
+/* For a page in place of an answer of ours, which may have the header. */
+
+static ngx_int_t
+ngx_http_sandbox_variable_id(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_str_t  id;
+
+    if (ngx_http_sandbox_ctx(r) != NULL) {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    ngx_http_sandbox_request_id(r, &id);
+
+    v->data = id.data;
+    v->len = id.len;
+    v->valid = 1;
+    v->no_cacheable = 0;
+    v->not_found = 0;
+
+    return NGX_OK;
 }
 
 

@@ -258,6 +258,16 @@ subtest 'of an archive that may not be nothing stays' => sub {
     is_problem(unpack_to('h', "\x1f\x8bno gzip" x 100), 400, 'E3001',
                'no gzip');
 
+    open my $tail, '|-', "gzip -1 > '$dir/tail.tgz'" or die "gzip: $!";
+    print $tail $ok, "\0" x 1024, 'after' x 1_000_001;
+    close $tail or die 'gzip failed';
+
+    my $long = slurp("$dir/tail.tgz");
+    is(unpack_to('tail', $long)->{status}, 200,
+       'what follows the end is passed over');
+    substr $long, -8, 4, "\0" x 4;
+    is_problem(unpack_to('h', $long), 400, 'E3001', 'but its sum counts');
+
     my $tgz = slurp("$dir/in.tgz");
     is_problem(unpack_to('h', substr($tgz, 0, length($tgz) / 2)), 400,
                'E3001', 'half of one that is compressed');

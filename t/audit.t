@@ -152,6 +152,30 @@ subtest 'many at once' => sub {
        'and none is mixed with another');
 };
 
+subtest 'each step of a run that ran, and none that did not' => sub {
+    my $res = $t->api(POST => '/run',
+                      { tenant_id => 'acme', user_id => 'ann',
+                        steps => [ { cmd => [ 'echo', 'one' ] },
+                                   { cmd => 'exit 3' },
+                                   { cmd => [ 'echo', 'never' ] } ] });
+    my $rid = $res->{headers}{'x-request-id'};
+    my @told;
+
+    SandboxTest::wait_for(sub {
+        @told = map { JSON::PP->new->utf8->decode($_) }
+                grep { /"request_id":"\Q$rid\E"/ } lines();
+        return @told && defined $told[-1]{status};
+    }, 5);
+
+    is(scalar @told, 2, 'a line each');
+    is(join(' ', @{ $told[0]{argv} }, @{ $told[0] }{qw(op step exit reason)},
+            $told[0]{status} // 'null'),
+       'echo one run 1 0 exited null', 'the first, which has no answer yet');
+    is(join(' ', @{ $told[1]{argv} }, @{ $told[1] }{qw(step exit status)}),
+       '/bin/sh -c exit 3 2 3 200', 'the last, with the request\'s status');
+    is($told[0]{session_id}, $told[1]{session_id}, 'of one session');
+};
+
 $t->finish;
 
 

@@ -102,11 +102,20 @@ my %mode = (
     'etc/nginx/snippets/sandbox.conf' => 0644,
     'etc/nginx/snippets/sandbox-log.conf' => 0644,
     'etc/nginx/snippets/sandbox-errors.conf' => 0644,
+    'etc/nginx/snippets/sandbox-identity.conf' => 0644,
     'etc/nginx/snippets/sandbox-ports.conf' => 0644,
     'lib/systemd/system/sandbox-broker.service' => 0644,
     'etc/logrotate.d/nginx-sandbox' => 0644,
     'usr/share/doc/nginx-sandbox/README.md' => 0644,
+    'usr/share/doc/nginx-sandbox/nginx.conf' => 0644,
+    'usr/share/doc/nginx-sandbox/nginx-delegate.conf' => 0644,
+    'usr/share/doc/nginx-sandbox/examples/run.c' => 0644,
 );
+
+for my $file (glob "$root/docs/*.md $root/docs/*.yaml $root/docs/*.svg") {
+    my ($name) = $file =~ m{([^/]+)$};
+    $mode{"usr/share/doc/nginx-sandbox/$name"} = 0644;
+}
 
 for my $file (sort keys %mode) {
     my @st = stat "$dest/$file";
@@ -121,6 +130,53 @@ find(sub {
     push @writable, $File::Find::name if !-l && ((stat)[2] & 022);
 }, $dest);
 is("@writable", '', 'nothing that others may write');
+
+
+# ---- what systemd, logrotate and man make of it ---------------------------
+
+SKIP: {
+    skip 'systemd-analyze is not installed', 2
+        if !grep { -x "$_/systemd-analyze" } split /:/, $ENV{PATH};
+
+    my $units = tempdir(CLEANUP => 1);
+    my $unit = SandboxTest::slurp(
+        "$dest/lib/systemd/system/sandbox-broker.service");
+    my $dropin = SandboxTest::slurp(
+        "$dest/usr/share/doc/nginx-sandbox/nginx-delegate.conf");
+
+    # where the programs are now
+    $unit =~ s{=/usr/lib/nginx/sandbox/}{=$dest/usr/lib/nginx/sandbox/};
+
+    for my $case ([ 'sandbox-broker.service', $unit ],
+                  [ 'nginx-try.service', $dropin =~ s/^ExecStart=\n//mr ])
+    {
+        my ($name, $text) = @$case;
+        open my $f, '>', "$units/$name" or die $!;
+        print $f $text;
+        close $f;
+
+        my ($status, $said) = output('systemd-analyze', 'verify',
+                                     "$units/$name");
+        is($said =~ s/^(?!.*\Q$name\E).*\n//mgr, '', "systemd takes $name");
+    }
+}
+
+SKIP: {
+    skip 'logrotate is not installed', 1 if !-x '/usr/sbin/logrotate';
+
+    my ($status, $said) = output('/usr/sbin/logrotate', '-d',
+                                 "$dest/etc/logrotate.d/nginx-sandbox");
+    is($status, 0, 'logrotate takes its file') or diag($said);
+}
+
+SKIP: {
+    skip 'man is not installed', 1 if !-x '/usr/bin/man';
+
+    my ($status, $said) = output('man', '--warnings', '-E', 'UTF-8', '-l',
+                                 "$dest/usr/share/man/man8/sandboxctl.8");
+    ok($status == 0 && $said =~ /SYNOPSIS/ && $said !~ /warning/,
+       'man shows the page') or diag($said);
+}
 
 
 # The load file names the module as nginx finds it: below its prefix.  The

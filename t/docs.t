@@ -213,14 +213,274 @@ subtest 'errors' => sub {
 };
 
 
+# Routes of all APIs, from their tables.
+
+subtest 'names of operations' => sub {
+    my %known;
+
+    for my $file (glob "$ROOT/ngx_sandbox_module/v1/*.c") {
+        my $code = SandboxTest::slurp($file);
+
+        for my $table ($code =~ /^ngx_http_sandbox_route_t .*?^\};/gms) {
+            $known{$1} = 1
+                while $table =~ /NGX_HTTP_SANDBOX_BODY_\w+,\s*[\w|]+,
+                                 \s*"(\w+)"/gx;
+        }
+    }
+
+    cmp_ok(scalar keys %known, '>', 40, 'are found in the code');
+
+    my ($row) = rows(source('docs/directives.md'), qr/^`\$sandbox_op`/);
+    my %told = map { $_ => 1 } $row->[1] =~ /`(\w+)`/g;
+
+    is("@{[ sort keys %told ]}", "@{[ sort keys %known ]}", 'are all told');
+};
+
+
+subtest 'the log format' => sub {
+    my @known = source('ngx_sandbox_module/ngx_http_sandbox_variables.c')
+                =~ /ngx_string\("(sandbox_\w+)"\)/g;
+    my @used = source('conf/sandbox-log.conf') =~ /\$(sandbox_\w+)/g;
+
+    is("@{[ sort @used ]}", "@{[ sort @known ]}", 'has every variable once');
+};
+
+
+subtest 'fields of the audit log' => sub {
+    my %known = map { $_ => 1 }
+                source('ngx_sandbox_module/ngx_http_sandbox_audit.c')
+                =~ /\\"(\w+)\\":/g;
+    my $text = source('docs/audit.md');
+    my @told = map { $_->[0] =~ /`(\w+)`/g } rows($text, qr/^`/);
+
+    cmp_ok(scalar keys %known, '>', 15, 'are found in the code');
+    is("@{[ sort @told ]}", "@{[ sort keys %known ]}", 'are all told');
+
+    my ($sample) = $text =~ /^```json\n(.*?)^```/ms;
+    my @shown = $sample =~ /"(\w+)":/g;
+    is(join(' ', grep { !$known{$_} } @shown), '', 'the sample has no other');
+};
+
+
+subtest 'checks of the doctor' => sub {
+    my $code = source('sandbox_core/isolate/doctor.c')
+               . source('sandbox_core/isolate/doctor_host.c');
+    my %known;
+
+    while ($code =~ /\b(CHECK|LAYER|SYSCTL)\("(\w+)",\s*([01])?/g) {
+        $known{$2} //= $1 ne 'SYSCTL' && $3 ? 'yes' : '';
+    }
+
+    my ($section) = source('docs/operations.md')
+                    =~ /^## What doctor looks at\n(.*?)(?=^## |\z)/ms;
+    my %told;
+
+    for my $row (rows($section // '', qr/^`/)) {
+        my $required = $row->[1] =~ /^(?:yes|unless|below)/ ? 'yes' : '';
+        $told{$_} = $required for $row->[0] =~ /`(\w+)`/g;
+    }
+
+    # These two are required below a bound of their own.
+
+    @known{qw(disk inodes)} = ('yes', 'yes');
+
+    cmp_ok(scalar keys %known, '>', 30, 'are found in the code');
+    is_deeply(\%told, \%known, 'are all told, with those that are required');
+};
+
+
+subtest 'options of sandbox-broker' => sub {
+    my $code = source('sandbox_core/broker/options.c');
+    my %inner = map { ("--$_" => 1) }
+                qw(report link listen inherit turn broker);
+    my %known = map { $_ => 1 } $code =~ /"(--[\w-]+)"/g;
+    my @known = grep { !$inner{$_} } sort keys %known;
+    my ($section) = source('docs/operations.md')
+                    =~ /^### sandbox-broker\n(.*?)^##/ms;
+    my @told = map { $_->[0] =~ /`(--[\w-]+)/g }
+               rows($section // '', qr/^`--/);
+
+    is("@{[ sort @told ]}", "@known", 'are all told');
+};
+
+
+# Numbers that are fixed: what a document says, and the constant that it is.
+
+subtest 'what is fixed' => sub {
+    my @rows = (
+        [ 'limits.md', qr/^\| JSON nesting \| ([\d,]+)/m,
+          'policy/json_parser.h', 'SBX_JSON_DEPTH' ],
+        [ 'limits.md', qr/^\| commands that live.*?\| ([\d,]+)/m,
+          'include/sandbox_wire.h', 'SBX_COMMANDS_MAX' ],
+        [ 'limits.md', qr/^\| file rules.*?\| ([\d,]+) in each/m,
+          'include/sandbox_wire.h', 'SBX_RULES_KIND_MAX' ],
+        [ 'limits.md', qr/^\| file rules.*and ([\d,]+) names/m,
+          'include/sandbox_wire.h', 'SBX_RULES_NAMES_MAX' ],
+        [ 'limits.md', qr/^\| `Idempotency-Key` \| ([\d,]+)/m,
+          'include/sandbox_wire.h', 'SBX_KEY_MAX' ],
+        [ 'limits.md', qr/^\| files and steps.*?\| ([\d,]+)/m,
+          'v1/ngx_http_sandbox_v1_run.c', 'NGX_HTTP_SANDBOX_V1_RUN_FILES' ],
+        [ 'limits.md', qr/^\| files and steps.*and ([\d,]+)/m,
+          'v1/ngx_http_sandbox_v1_run.c', 'NGX_HTTP_SANDBOX_V1_RUN_STEPS' ],
+        [ 'limits.md', qr/^\| sessions on a page \| ([\d,]+)/m,
+          'v1/ngx_http_sandbox_v1_sessions.c',
+          'NGX_HTTP_SANDBOX_V1_PAGE_MAX' ],
+        [ 'limits.md', qr/^\| entries on a page \| ([\d,]+)/m,
+          'v1/ngx_http_sandbox_v1_files.c',
+          'NGX_HTTP_SANDBOX_V1_ENTRIES_MAX' ],
+        [ 'limits.md', qr/^\| ended sessions.*?\| ([\d,]+)/m,
+          'broker/broker.h', 'SBX_ENDED_MAX' ],
+        [ 'limits.md', qr/^\| connections to.*?\| ([\d,]+)/m,
+          'init/port.c', 'SBX_INIT_PORTS' ],
+        [ 'limits.md', qr/^\| head of what.*KB, ([\d,]+) headers/m,
+          'v1/ngx_http_sandbox_v1_port_response.c',
+          'NGX_HTTP_SANDBOX_V1_PORT_ANSWERED' ],
+        [ 'ports.md', qr/^A request has ([\d,]+) headers/m,
+          'v1/ngx_http_sandbox_v1_port_request.c',
+          'NGX_HTTP_SANDBOX_V1_PORT_HEADERS' ],
+        [ 'ports.md', qr/has\s+([\d,]+) connections to ports/,
+          'init/port.c', 'SBX_INIT_PORTS' ],
+        [ 'files.md', qr/^\| calls that answer at once.*?\| ([\d,]+)/m,
+          'init/init_file.h', 'SBX_INIT_SERVERS_CALL' ],
+        [ 'files.md', qr/^\| archives and searches \| ([\d,]+)/m,
+          'init/init_file.h', 'SBX_INIT_SERVERS_LONG' ],
+        [ 'files.md', qr/^\| watches \| ([\d,]+)/m,
+          'init/init_file.h', 'SBX_INIT_SERVERS_WATCH' ],
+        [ 'files.md', qr/^\| entries \| ([\d,]+)/m,
+          'init/file_unpack.c', 'SBX_INIT_UNPACK_ENTRIES' ],
+        [ 'files.md', qr/^\| depth of a name \| ([\d,]+)/m,
+          'init/file_unpack.c', 'SBX_INIT_UNPACK_DEPTH' ],
+        [ 'files.md', qr/A watch has ([\d,]+)\s+directories/,
+          'init/file_watch.c', 'SBX_INIT_WATCH_NODES' ],
+        [ 'files.md', qr/costs more than ([\d,]+)\s+steps/,
+          'init/file_search.c', 'SBX_INIT_SEARCH_STEPS' ],
+        [ 'files.md', qr/goes\s+through ([\d,]+)\s+of them/,
+          'init/file_list.c', 'SBX_INIT_LIST_NAMES' ],
+        [ 'quotas.md', qr/^Up to ([\d,]+) organizations/m,
+          'include/sandbox_quota.h', 'SBX_QUOTA_ROWS' ],
+        [ 'quotas.md', qr/up to\s+([\d,]+) by the admin API/,
+          'include/sandbox_quota.h', 'SBX_QUOTA_LIVE' ],
+        [ 'directives.md', qr/at most ([\d,]+) names/,
+          'include/sandbox_quota.h', 'SBX_QUOTA_ROWS' ],
+        [ 'sessions.md', qr/looks\s+at ([\d,]+) sessions/,
+          'v1/ngx_http_sandbox_v1_sessions.c',
+          'NGX_HTTP_SANDBOX_V1_SEEN_MAX' ],
+        [ 'templates.md', qr/and ([\d,]+) variables/,
+          'ngx_http_sandbox_template.c', 'NGX_HTTP_SANDBOX_TEMPLATE_ENV' ],
+        [ 'audit.md', qr/beyond ([\d,]+) was left out/,
+          'ngx_http_sandbox_audit.c', 'NGX_HTTP_SANDBOX_AUDIT_ARGV' ],
+        [ 'audit.md', qr/cut at ([\d,]+) bytes/,
+          'ngx_http_sandbox_audit.c', 'NGX_HTTP_SANDBOX_AUDIT_CHANGE' ],
+    );
+
+    for my $row (@rows) {
+        my ($doc, $said, $file, $name) = @$row;
+        my ($told) = source("docs/$doc") =~ $said;
+        my ($path) = grep { -e "$ROOT/$_" }
+                     map { "$_/$file" } qw(sandbox_core ngx_sandbox_module);
+        my ($known) = source($path // $file)
+                      =~ /^#define \Q$name\E\s+(\d+)\b/m;
+
+        is(($told // 'nothing') =~ s/,//gr, $known // 'none',
+           "$doc: $name");
+    }
+};
+
+
+# A word that looks like ours is ours: a directive, a variable, a metric, a
+# header, a program's file.
+
+subtest 'names in the text' => sub {
+    my $code = join '', map { SandboxTest::slurp($_) }
+               glob("$ROOT/ngx_sandbox_module/*.[ch] "
+                    . "$ROOT/ngx_sandbox_module/v1/*.c "
+                    . "$ROOT/sandbox_core/include/*.h");
+    my %metric = map { $_ => 1 } map { s/_(?:bucket|sum|count)$//r }
+                 map { $_->[0] =~ /`(sandbox_\w+)`/g }
+                 rows(source('docs/metrics.md'), qr/^`sandbox_/);
+
+    for my $file (glob "$ROOT/docs/*.md $ROOT/README.md $ROOT/conf/*") {
+        my %wrong;
+
+        for my $name (SandboxTest::slurp($file)
+                      =~ /(?<![\w\/-])(sandbox_[a-z_]+[a-z])(?![\w(\/-])/g)
+        {
+            $wrong{$name} = 1
+                if $code !~ /ngx_string\("\Q$name\E"\)|\Q$name\E\.h|\b\Q$name\E\b/
+                   && !$metric{$name =~ s/_(?:bucket|sum|count)$//r}
+                   && !-e "$ROOT/$name"
+                   && $name !~ /^sandbox_(?:rate|conn|core)$/;
+        }
+
+        is(join(' ', sort keys %wrong), '', ($file =~ m{([^/]+)$})[0]);
+    }
+};
+
+
+subtest 'codes in the text' => sub {
+    my %known = map { $_ => 1 }
+                source('ngx_sandbox_module/ngx_http_sandbox_problem.c')
+                =~ /"(E\d{4})"/g;
+
+    for my $file (glob "$ROOT/docs/*.* $ROOT/README.md $ROOT/conf/*.conf") {
+        my %named = map { $_ => 1 }
+                    (SandboxTest::slurp($file) // '') =~ /\b(E[1-5]\d{3})\b/g;
+
+        is(join(' ', grep { !$known{$_} } sort keys %named), '',
+           ($file =~ m{([^/]+)$})[0]);
+    }
+};
+
+
+subtest 'what make install puts where' => sub {
+    my ($recipe) = source('Makefile') =~ /^install: build\n(.*?)^\w/ms;
+    my ($table) = source('docs/operations.md')
+                  =~ /^### What is installed\n(.*?)^##/ms;
+    $table //= '';
+
+    for my $name (map { m{([^/]+)$} } glob "$ROOT/docs/*.8") {
+        like($table, qr/\Q$name\E/, "$name is told");
+    }
+
+    # ... and each file of conf/ that is meant for others is installed
+
+    for my $file (glob "$ROOT/conf/*") {
+        my ($name) = $file =~ m{([^/]+)$};
+
+        next if -d $file || $name eq 'sandbox-run';
+        like($recipe, qr{conf/\Q$name\E}, "conf/$name is installed");
+        like($table, qr/\Q$name\E/, "conf/$name is told")
+            if $name =~ /\.(?:conf|service)$/;
+    }
+};
+
+
+# As GitHub makes them of headings.
+
+sub anchors {
+    my ($name) = @_;
+
+    my $text = SandboxTest::slurp("$ROOT/$name") // '';
+
+    return { map { s/[`()]//g; s/[^\w -]//g; s/ /-/g; (lc $_ => 1) }
+             $text =~ /^#+ (.*)$/mg };
+}
+
+
 subtest 'tests and documents that are named are there' => sub {
     for my $file (glob "$ROOT/docs/*.md $ROOT/README.md") {
         my $text = SandboxTest::slurp($file);
         my ($name) = $file =~ m{([^/]+)$};
         my %named = map { $_ => 1 } $text =~ m{`(t/[\w/.-]+\.[ct])`}g;
 
-        for my $link ($text =~ m{\]\(([\w/.-]+)(?:#[\w-]+)?\)}g) {
-            $named{ $name eq 'README.md' ? $link : "docs/$link" } = 1;
+        while ($text =~ m{\]\(([\w/.-]*)(?:#([\w-]+))?\)}g) {
+            my ($link, $anchor) = ($1, $2);
+            my $there = $link eq '' ? $file =~ s{^\Q$ROOT\E/}{}r
+                        : $name eq 'README.md' ? $link : "docs/$link";
+
+            $named{$there} = 1;
+            ok(anchors($there)->{$anchor}, "$name: $there#$anchor")
+                if defined $anchor;
         }
 
         ok(-e "$ROOT/$_", "$name: $_") for sort keys %named;

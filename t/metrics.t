@@ -18,6 +18,7 @@ my $t = SandboxTest->new(
             . "    sandbox_quota node sessions=50 memory=64GB;",
     server => <<'CONF')->start;
         location = /metrics { sandbox_api metrics; }
+        location /admin/ { sandbox_api admin; }
         location /tenant/ {
             sandbox_tenant $http_x_tenant;
             sandbox_api v1;
@@ -162,6 +163,14 @@ soon('quota_refusals_total', 'scope="user",resource="sessions"', 1,
 soon('errors_total', 'code="E2003"', 1, 'and by code');
 soon('creates_total', 'result="refused"', 1, 'and as a refusal');
 
+$t->api(POST => '/drain', undef, base => '/admin');
+is($t->api(POST => '/sessions', { tenant_id => 'acme', user_id => 'bob' })
+   ->{json}{code}, 'E2004', 'a node that drains');
+$t->api(POST => '/undrain', undef, base => '/admin');
+soon('creates_total', 'result="refused"', 2, 'refuses as well');
+is(metrics()->{sandbox_creates_total}{'result="failed"'}, 0,
+   'which is no failure of the server');
+
 $t->api(POST => "/sessions/$ids[0]/exec", { cmd => 'exit 3' }) for 1 .. 5;
 $t->api(POST => "/sessions/$ids[0]/exec", { cmd => 'sleep 9',
                                             timeout_s => 1 });
@@ -192,6 +201,51 @@ soon('request_duration_seconds_count', 'op="destroy"', 1, 'with their time');
 
 my $text = $t->http(GET => '/metrics')->{body};
 unlike($text, qr/acme|ann|\Q$ids[0]\E/, 'no id is in a label');
+
+
+subtest 'the document tells each family, its type and its labels' => sub {
+    my %known = map { split ' ', $_, 2 }
+                $text =~ /^# TYPE (\S+ \S+)$/mg;
+    my $doc = SandboxTest::slurp("$SandboxTest::ROOT/docs/metrics.md");
+    my (%told, %labels);
+
+    while ($doc =~ /^\| (`sandbox_[^|]*) \| (\w+) \|([^|]*)\|/mg) {
+        my ($names, $type, $labels) = ($1, $2, $3);
+
+        for my $name ($names =~ /`(\w+)`/g) {
+            $told{$name} = $type;
+            $labels{$name} = { map { /^\s*`(\w+)`(.*)/ ? ($1 => $2) : () }
+                               split /;/, $labels };
+        }
+    }
+
+    is_deeply(\%told, \%known, 'families and types');
+
+    my %seen = map { $_ => {} } keys %known;
+
+    while ($text =~ /^(\w+)(?:\{([^}]*)\})? /mg) {
+        my ($name, $labels) = ($1, $2 // '');
+
+        $name =~ s/_(?:bucket|sum|count)$// if !$known{$name};
+        $seen{$name}{$1}{$2} = 1 while $labels =~ /(\w+)="([^"]*)"/g;
+        delete $seen{$name}{le};
+    }
+
+    for my $name (sort keys %seen) {
+        is(join(' ', sort keys %{ $labels{$name} || {} }),
+           join(' ', sort keys %{ $seen{$name} }), "$name: labels");
+
+        # values, where the document lists them
+
+        for my $label (sort keys %{ $seen{$name} }) {
+            my ($list) = ($labels{$name}{$label} // '') =~ /^: (.*)/ or next;
+
+            is(join(' ', sort $list =~ /`(\w+)`/g),
+               join(' ', sort keys %{ $seen{$name}{$label} }),
+               "$name: values of $label");
+        }
+    }
+};
 
 
 subtest 'names of callers make no series' => sub {

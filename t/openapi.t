@@ -1,9 +1,9 @@
 #!/usr/bin/perl
 
-# docs/openapi.yaml against a linter and against the server: every operation
-# is called, and each answer must be what the document says in status, content
-# type, headers and shape.  A status that is documented for an operation and
-# never seen fails, unless %NOT_HERE tells why it cannot be provoked.
+# docs/openapi.yaml against the server: every operation is called, and each
+# answer must be what the document says in status, content type, headers and
+# shape.  A status that is documented for an operation and never seen fails,
+# unless %NOT_HERE tells why it cannot be provoked.
 
 use strict;
 use warnings;
@@ -11,18 +11,19 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib", "$FindBin::Bin/lib/openapi";
 
-use File::Copy qw(copy);
-use File::Path qw(make_path);
 use JSON::PP ();
 use MIME::Base64 qw(encode_base64);
 use Test::More;
 use SandboxTest;
 
-plan(skip_all => 'YAML::XS is not installed (libyaml-libyaml-perl)')
-    if !eval { require OpenAPI };
+BEGIN {
+    plan(skip_all => 'YAML::XS is not installed (libyaml-libyaml-perl)')
+        if !eval { require YAML::XS };
+}
+
+use OpenAPICalls;
 
 my $JSON = JSON::PP->new->utf8->canonical;
-my $YAML = "$SandboxTest::ROOT/docs/openapi.yaml";
 
 # By status, or by operation and status.
 my %NOT_HERE = (
@@ -42,135 +43,10 @@ my %NOT_HERE = (
          watchFilesByQuery)
 );
 
-my $doc = OpenAPI->load($YAML);
-my %op = map { $_->{id} => $_ } $doc->operations;
-my %seen;
-
-
-# ---- the document ----------------------------------------------------------
-
-sub why_no_linter {
-    my ($dir) = @_;
-
-    for my $program (qw(node npm timeout)) {
-        return "$program is not installed"
-            if !grep { -x "$_/$program" } split /:/, $ENV{PATH};
-    }
-
-    make_path($dir);
-
-    my $same = 1;
-
-    for my $name (qw(package.json package-lock.json)) {
-        my $source = "$FindBin::Bin/lib/openapi/$name";
-
-        next if (SandboxTest::slurp($source) // '')
-                eq (SandboxTest::slurp("$dir/$name") // '');
-
-        $same = 0;
-        copy($source, "$dir/$name") or die "$dir/$name: $!";
-    }
-
-    return undef if $same && -e "$dir/installed" && -d "$dir/node_modules";
-
-    unlink "$dir/installed";
-
-    my $out = `cd '$dir' && timeout 150 npm ci --ignore-scripts --no-audit \\
-               --no-fund 2>&1`;
-
-    return 'npm could not install the linter: ' . (split /\n/, $out)[0]
-        if $? != 0;
-
-    open my $mark, '>', "$dir/installed" or die "$dir/installed: $!";
-
-    return undef;
-}
-
-
-subtest 'the linter finds nothing' => sub {
-    my $dir = "$SandboxTest::BUILD/openapi";
-    my $lint = "$FindBin::Bin/lib/openapi/lint.js";
-
-    if (my $why = why_no_linter($dir)) {
-        plan(skip_all => $why);
-    }
-
-    my $out = `node '$lint' '$dir' '$YAML' 2>&1`;
-    is($?, 0, 'in the document');
-    diag($out) if $out ne '';
-
-    # It must be able to find something.
-
-    my $wrong = "$dir/wrong.yaml";
-    my $text = SandboxTest::slurp($YAML);
-    $text =~ s/sessions: 3\}/sessions: three}/ or die 'no example to break';
-
-    open my $f, '>', $wrong or die "$wrong: $!";
-    print $f $text;
-    close $f;
-
-    $out = `node '$lint' '$dir' '$wrong' 2>&1`;
-    isnt($?, 0, 'and finds an example that is wrong');
-    like($out, qr/must be integer/, 'and says so');
-    unlink $wrong;
-};
-
-
-subtest 'the examples are what their schemas say' => sub {
-    for my $op ($doc->operations) {
-        for my $status (sort keys %{ $op->{responses} }) {
-            my $content = $doc->resolve($op->{responses}{$status})->{content};
-
-            for my $media (grep { exists $_->{example} } values %{ $content
-                                                                   || {} })
-            {
-                is(join('; ', $doc->validate($media->{schema},
-                                             $media->{example}, '')),
-                   '', "$op->{id} $status");
-            }
-        }
-    }
-};
-
-
-subtest 'the checker sees what is wrong' => sub {
-    my $schema = sub { return { '$ref' => "#/components/schemas/$_[0]" } };
-    my %problem = (status => 404, title => 't', error => 'session_not_found',
-                   code => 'E2009', detail => 'd', suggestion => 's');
-    my %health = (status => 'ok', version => '1.2.3', sessions => 0,
-                  lacking => undef);
-
-    my @cases = (
-        [ E2009 => { %problem }, 1, 'a right problem' ],
-        [ E2009 => { %problem, code => 'E2010' }, 0, 'another code' ],
-        [ E2009 => { %problem, status => '404' }, 0, 'a number as a string' ],
-        [ E2009 => { %problem, more => 1 }, 0, 'a property too many' ],
-        [ E2009 => { %problem, ended => 'expired' }, 0,
-          'ended without ended_at' ],
-        [ Health => { %health }, 1, 'a right object' ],
-        [ Health => { %health, sessions => -1 }, 0, 'a number too small' ],
-        [ Health => { %health, more => 1 }, 0, 'an undocumented property' ],
-        [ Health => { status => 'ok', version => '1.2.3' }, 0,
-          'a property that is missing' ],
-        [ Size => 'one MB', 0, 'neither number nor size' ],
-        [ Size => '1 MB', 1, 'a size' ],
-        [ Time => '2031-04-02 10:00', 0, 'no time' ],
-        [ SessionList => { sessions => [ {} ], next_cursor => undef }, 0,
-          'a wrong element' ],
-    );
-
-    for my $case (@cases) {
-        my ($name, $data, $right, $what) = @$case;
-        my @faults = $doc->validate($schema->($name), $data, '');
-
-        is(@faults ? 0 : 1, $right, $what) or diag("@faults");
-    }
-};
-
 
 # ---- the server ------------------------------------------------------------
 
-my $t = SandboxTest->new(location => <<'CONF', server => <<'ADMIN')->start;
+$t = SandboxTest->new(location => <<'CONF', server => <<'ADMIN')->start;
             sandbox_max_json 64k;
             sandbox_max_upload 4m;
 CONF
@@ -184,119 +60,8 @@ CONF
 ADMIN
 
 
-sub percent {
-    my ($s) = @_;
-
-    $s =~ s/([^A-Za-z0-9._~-])/sprintf '%%%02X', ord $1/ge;
-
-    return $s;
-}
-
-
-# The request that the arguments mean for an operation:
-#   session_id, path, name   in the address, as they are
-#   query                    its parameters; must be documented
-#   json, or body            with their content type
-#   headers
-
-sub target {
-    my ($op, %a) = @_;
-
-    # the admin API is a server of its own in the document
-
-    my $target = ($op->{path} =~ m{^/(?:admin|status)/} ? '' : '/v1') . $op->{path};
-    my %known = map { $_->{name} => 1 }
-                grep { $_->{in} eq 'query' } @{ $op->{parameters} };
-
-    $target =~ s/\{(\w+)\}/$a{$1} \/\/ die "$op->{id} needs $1\n"/ge;
-
-    my @query;
-
-    for my $name (sort keys %{ $a{query} || {} }) {
-        my ($plain) = $name =~ /^(metadata)\./;
-        die "$op->{id} documents no $name\n" if !$known{ $plain // $name };
-        push @query, percent($name) . '=' . percent($a{query}{$name});
-    }
-
-    return @query ? $target . '?' . join '&', @query : $target;
-}
-
-
-sub request {
-    my ($op, %a) = @_;
-
-    my %h = %{ $a{headers} || {} };
-    my %o = (timeout => 30);
-
-    if (exists $a{json}) {
-        $o{body} = ref $a{json} ? $JSON->encode($a{json}) : $a{json};
-        $h{'Content-Type'} //= 'application/json';
-    } elsif (exists $a{body}) {
-        $o{body} = $a{body};
-    }
-
-    return $t->http($op->{method}, target($op, %a), %o, headers => \%h);
-}
-
-
-# Calls an operation and compares.  "want" is the status, and with a space
-# the code of the problem behind it; HEAD has no body to have a code in.
-
-sub calls {
-    my ($id, $want, $name, %a) = @_;
-
-    my $op = $op{$id} // die "no operation $id\n";
-    my ($status, $code) = split / /, $want;
-
-    my $res = $a{res} // request($op, %a);
-    my @faults = $doc->response($op, $res);
-
-    my $json = eval { $JSON->decode($res->{body}) };
-    my $got = $res->{status};
-
-    if (defined $code && $op->{method} ne 'HEAD') {
-        $got .= ' ' . ($json && $json->{code} || 'no code');
-        $want = "$status $code";
-    } else {
-        $want = $status;
-    }
-
-    push @faults, "is not documented for $id: $res->{status}"
-        if !$op->{responses}{ $res->{status} } && !$a{other};
-    push @faults, request_faults($op, $status, \%a);
-
-    $seen{"$id $res->{status}"} = 1;
-
-    ok($got eq $want && !@faults, "$id: $name")
-        or diag(join "\n", "got $got, expected $want", @faults,
-                substr $res->{body}, 0, 500);
-
-    return { %$res, json => $json };
-}
-
-
-# A body that was taken must be one that its schema takes.
-
-sub request_faults {
-    my ($op, $status, $a) = @_;
-
-    return if !ref $a->{json} || $status >= 400 && !$a->{valid};
-
-    my $schema = $op->{request}{content}{'application/json'}{schema};
-
-    return map { "request: $_" } $doc->validate($schema, $a->{json}, '');
-}
-
-
 my %who = (tenant_id => 'acme-corp', user_id => 'alice');
 my $unknown = 'i' . 'a' x 24;
-
-sub example {
-    my ($id, $name) = @_;
-
-    return $op{$id}{request}{content}{'application/json'}{examples}{$name}
-           {value} // die "$id has no example $name\n";
-}
 
 
 subtest 'service' => sub {

@@ -282,6 +282,10 @@ subtest 'bad answers' => sub {
     is(call('GET', "$BASE/endless", timeout => 20)->{status}, 502,
        'headers without end');
 
+    my $whole = join '', read_rest(open_request('GET',
+        "$BASE/raw?times=1&pad=0&b=" . enc(b64("garbage\r\n\r\n"))));
+    is(() = $whole =~ /^X-Request-ID:/mgi, 1, 'an id, and one alone');
+
     my $r = raw("${ok}Content-Length: 100\r\n\r\nshort");
     isnt($r->{error} // '', '', 'a short body is cut');
     my $c = open_request('GET', "$BASE/raw?times=1&pad=0&b=" . enc(b64(

@@ -16,10 +16,27 @@ my $readme = SandboxTest::slurp("$SandboxTest::ROOT/README.md");
 
 cmp_ok(($readme =~ tr/\n//), '<', 300, 'the README is short');
 
-my ($tour, $printed) = $readme =~
-    /^```sh\n(api=.*?)^```\n.*?^```\n(.*?)^```\n/ms;
+# Each block of commands that has a block of output after it; they share a
+# shell.  The terminal has none: what a shell prints is its own affair.
 
-ok(defined $printed, 'the README has a tour and its output') or do {
+my ($try) = $readme =~ /^## Try it\n(.*?)^## /ms;
+my ($tour, $printed, $terminal) = ('', '', '');
+my @blocks = ($try // '') =~ /^```(\w*)\n(.*?)^```$/msg;
+
+while (my ($kind, $text, $after, $output) = @blocks) {
+    splice @blocks, 0, 2;
+
+    if ($kind eq 'sh' && $text =~ /terminal/) {
+        $terminal = $text;
+
+    } elsif ($kind eq 'sh' && defined $after && $after eq '') {
+        $tour .= $text;
+        $printed .= $output;
+    }
+}
+
+cmp_ok(($tour =~ tr/\n//), '>=', 9, 'the README has a tour and its output')
+    or do {
     done_testing();
     exit;
 };
@@ -49,6 +66,24 @@ close $f;
 my $got = `bash $script 2>&1`;
 is_deeply(plain($got), plain($printed), 'it prints what the README says')
     or diag($got);
+
+SKIP: {
+    local $ENV{PATH} = "/usr/bin:$ENV{PATH}";     # Debian's, before others
+
+    skip 'python3-websockets is not installed', 2
+        if system('python3 -c "import websockets" 2>/dev/null') != 0;
+
+    my $s = $t->session;
+
+    $terminal =~ s/127\.0\.0\.1:8080/127.0.0.1:@{[ $t->port ]}/g;
+    open $f, '>', $script or die $!;
+    print $f "s=$s\n$terminal";
+    close $f;
+
+    my $shown = `bash $script 2>&1`;
+    is($?, 0, 'the terminal') or diag($shown);
+    like($shown, qr/24 80/, 'prints the size that it has');
+}
 
 $t->finish;
 done_testing();

@@ -212,6 +212,10 @@ subtest 'what no client should send' => sub {
     }
 
     my $w = ws_open($PATH);
+    $w->say_text('{"type":"signal","signal":0}');
+    like(($w->closed)[1], qr{^/signal: must be}, 'and it is said what');
+
+    $w = ws_open($PATH);
     SandboxTest::More::send_all($w->{s}, "\x82\xff" . "\xff" x 8 . 'mask');
     is(($w->closed)[0], 1002, 'a length beyond all');
 

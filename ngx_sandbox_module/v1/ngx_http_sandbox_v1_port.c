@@ -11,6 +11,9 @@
 #include "ngx_http_sandbox_v1_port.h"
 
 
+#define NGX_HTTP_SANDBOX_V1_PORT_TURN   16     /* pieces before others' */
+
+
 static ngx_uint_t ngx_http_sandbox_v1_port_number(const ngx_str_t *s);
 static ngx_int_t ngx_http_sandbox_v1_port_frame(
     ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
@@ -28,6 +31,14 @@ static ngx_int_t ngx_http_sandbox_v1_port_peer_get(ngx_peer_connection_t *pc,
     void *data);
 static void ngx_http_sandbox_v1_port_peer_free(ngx_peer_connection_t *pc,
     void *data, ngx_uint_t state);
+static ngx_uint_t ngx_http_sandbox_v1_port_turn(ngx_uint_t *n,
+    ngx_event_t *ev);
+static ssize_t ngx_http_sandbox_v1_port_recv(ngx_connection_t *c,
+    u_char *buf, size_t size);
+static ssize_t ngx_http_sandbox_v1_port_send(ngx_connection_t *c,
+    u_char *buf, size_t size);
+static ngx_chain_t *ngx_http_sandbox_v1_port_send_chain(ngx_connection_t *c,
+    ngx_chain_t *in, off_t limit);
 static void ngx_http_sandbox_v1_port_abort(ngx_http_request_t *r);
 static void ngx_http_sandbox_v1_port_finalize(ngx_http_request_t *r,
     ngx_int_t rc);
@@ -449,10 +460,10 @@ ngx_http_sandbox_v1_port_peer_get(ngx_peer_connection_t *pc, void *data)
     port->fd = NGX_INVALID_FILE;
 
     c->type = SOCK_STREAM;
-    c->recv = ngx_recv;
-    c->send = ngx_send;
+    c->recv = ngx_http_sandbox_v1_port_recv;
+    c->send = ngx_http_sandbox_v1_port_send;
     c->recv_chain = ngx_recv_chain;
-    c->send_chain = ngx_send_chain;
+    c->send_chain = ngx_http_sandbox_v1_port_send_chain;
     c->tcp_nopush = NGX_TCP_NOPUSH_DISABLED;
     c->log_error = pc->log_error;
     c->log = pc->log;
@@ -486,6 +497,86 @@ ngx_http_sandbox_v1_port_peer_free(ngx_peer_connection_t *pc, void *data,
     ngx_uint_t state)
 {
     pc->tries = 0;
+}
+
+
+/*
+ * nginx moves bytes for as long as one side has some and the other takes
+ * them, and here both sides may be hostile and fast: after some pieces the
+ * socket is as if it were not ready, and goes on when all others had theirs.
+ */
+
+static ngx_uint_t
+ngx_http_sandbox_v1_port_turn(ngx_uint_t *n, ngx_event_t *ev)
+{
+    if (*n < NGX_HTTP_SANDBOX_V1_PORT_TURN) {
+        return 1;
+    }
+
+    *n = 0;
+    ngx_post_event(ev, &ngx_posted_next_events);
+
+    return 0;
+}
+
+
+static ssize_t
+ngx_http_sandbox_v1_port_recv(ngx_connection_t *c, u_char *buf, size_t size)
+{
+    ssize_t                      n;
+    ngx_http_sandbox_v1_port_t  *port;
+
+    port = ngx_http_sandbox_ctx((ngx_http_request_t *) c->data)->data;
+
+    if (!ngx_http_sandbox_v1_port_turn(&port->received, c->read)) {
+        return NGX_AGAIN;
+    }
+
+    n = ngx_recv(c, buf, size);
+
+    port->received = (n > 0) ? port->received + 1 : 0;
+
+    return n;
+}
+
+
+static ssize_t
+ngx_http_sandbox_v1_port_send(ngx_connection_t *c, u_char *buf, size_t size)
+{
+    ssize_t                      n;
+    ngx_http_sandbox_v1_port_t  *port;
+
+    port = ngx_http_sandbox_ctx((ngx_http_request_t *) c->data)->data;
+
+    if (!ngx_http_sandbox_v1_port_turn(&port->sent, c->write)) {
+        return NGX_AGAIN;
+    }
+
+    n = ngx_send(c, buf, size);
+
+    port->sent = (n > 0) ? port->sent + 1 : 0;
+
+    return n;
+}
+
+
+static ngx_chain_t *
+ngx_http_sandbox_v1_port_send_chain(ngx_connection_t *c, ngx_chain_t *in,
+    off_t limit)
+{
+    ngx_http_sandbox_v1_port_t  *port;
+
+    port = ngx_http_sandbox_ctx((ngx_http_request_t *) c->data)->data;
+
+    if (!ngx_http_sandbox_v1_port_turn(&port->sent, c->write)) {
+        return in;
+    }
+
+    in = ngx_send_chain(c, in, limit);
+
+    port->sent = (in == NULL) ? port->sent + 1 : 0;
+
+    return in;
 }
 
 

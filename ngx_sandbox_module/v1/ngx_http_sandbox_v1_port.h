@@ -28,6 +28,8 @@ typedef struct {
     ngx_uint_t                    port;
     ngx_fd_t                      fd;         /* until it is a connection */
     ngx_str_t                     upgrade;    /* what the client asks for */
+    ngx_uint_t                    received;   /* pieces in this turn */
+    ngx_uint_t                    sent;
 
     /* the request */
     ngx_chain_t                  *free;

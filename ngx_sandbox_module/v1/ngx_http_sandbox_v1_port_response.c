@@ -531,11 +531,12 @@ ngx_http_sandbox_v1_port_chunks(ngx_http_sandbox_v1_port_t *port,
     off_t                 size;
     u_char               *start;
     ngx_int_t             rc;
-    ngx_buf_t            *b;
+    ngx_buf_t            *b, *out;
     ngx_http_upstream_t  *u;
 
     u = port->request->upstream;
     b = &u->buffer;
+    out = NULL;
 
     b->pos = b->last;
     b->last += bytes;
@@ -555,9 +556,20 @@ ngx_http_sandbox_v1_port_chunks(ngx_http_sandbox_v1_port_t *port,
             b->pos += size;
             port->chunks.size -= size;
 
-            if (size != 0
-                && ngx_http_sandbox_v1_port_out(port, start, b->pos) == NULL)
-            {
+            if (size == 0) {
+                break;
+            }
+
+            /* one piece for all chunks, however small they were made */
+
+            if (out != NULL) {
+                out->last = ngx_movemem(out->last, start, size);
+                break;
+            }
+
+            out = ngx_http_sandbox_v1_port_out(port, start, b->pos);
+
+            if (out == NULL) {
                 return NGX_ERROR;
             }
 

@@ -40,6 +40,7 @@ typedef struct {
 typedef struct {
     ngx_http_sandbox_v1_ready_t     ready;
     ngx_http_sandbox_v1_command_t   command;
+    ngx_str_t                       argv;         /* for the audit log */
 } ngx_http_sandbox_v1_run_step_t;
 
 typedef struct {
@@ -290,6 +291,7 @@ ngx_http_sandbox_v1_run_steps(ngx_http_sandbox_v1_run_t *run,
     size_t                             i;
     const char                        *field;
     sbx_error_t                        inner;
+    ngx_http_sandbox_ctx_t            *ctx;
     ngx_http_sandbox_v1_run_step_t    *step;
     const ngx_http_sandbox_v1_exec_t  *asked;
 
@@ -307,6 +309,7 @@ ngx_http_sandbox_v1_run_steps(ngx_http_sandbox_v1_run_t *run,
 
     run->nsteps = steps->nelts;
     asked = steps->elts;
+    ctx = ngx_http_sandbox_ctx(run->request);
 
     for (i = 0; i < steps->nelts; i++) {
         step = &run->steps[i];
@@ -327,6 +330,11 @@ ngx_http_sandbox_v1_run_steps(ngx_http_sandbox_v1_run_t *run,
                                inner.text)
                    : sbx_error(e, inner.err, inner.code, "%s", inner.text);
         }
+
+        /* it becomes the request's when it is run */
+
+        step->argv = ctx->argv;
+        ngx_str_null(&ctx->argv);
     }
 
     return 0;
@@ -547,7 +555,17 @@ ngx_http_sandbox_v1_run_file_frame(ngx_http_sandbox_call_t *call,
 static ngx_http_sandbox_call_t *
 ngx_http_sandbox_v1_run_step(ngx_http_sandbox_v1_run_t *run)
 {
+    ngx_http_sandbox_ctx_t   *ctx;
     ngx_http_sandbox_call_t  *call;
+
+    ctx = ngx_http_sandbox_ctx(run->request);
+
+    if (run->step != 0 && ctx->step == run->step) {
+        ngx_http_sandbox_step_over(run->request, ctx);
+    }
+
+    ctx->step = run->step + 1;
+    ctx->argv = run->steps[run->step].argv;
 
     call = ngx_http_sandbox_v1_exec_call(run->request,
                                          &run->steps[run->step].ready, run);

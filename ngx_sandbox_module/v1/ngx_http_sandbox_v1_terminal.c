@@ -16,6 +16,7 @@
 
 #define NGX_HTTP_SANDBOX_V1_WINDOW       (64 * 1024)
 #define NGX_HTTP_SANDBOX_V1_READ         4096
+#define NGX_HTTP_SANDBOX_V1_READS        4        /* before others' turn */
 #define NGX_HTTP_SANDBOX_V1_TEXT_MAX     1024     /* of a control message */
 #define NGX_HTTP_SANDBOX_V1_PINGS        4        /* without an answer */
 
@@ -609,13 +610,14 @@ ngx_http_sandbox_v1_terminal_read(ngx_http_request_t *r)
 {
     u_char                           buf[NGX_HTTP_SANDBOX_V1_READ];
     ssize_t                          n;
+    ngx_uint_t                       reads;
     ngx_connection_t                *c;
     ngx_http_sandbox_v1_terminal_t  *terminal;
 
     c = r->connection;
     terminal = ngx_http_sandbox_ctx(r)->data;
 
-    for ( ;; ) {
+    for (reads = 0; /* void */ ; reads++) {
 
         if (ngx_http_sandbox_call_queued(terminal->call)
             > NGX_HTTP_SANDBOX_V1_WINDOW)
@@ -623,6 +625,14 @@ ngx_http_sandbox_v1_terminal_read(ngx_http_request_t *r)
             /* _writable() goes on */
 
             break;
+        }
+
+        if (reads == NGX_HTTP_SANDBOX_V1_READS) {
+
+            /* who sends faster than this reads is not all there is */
+
+            ngx_post_event(c->read, &ngx_posted_next_events);
+            return;
         }
 
         n = c->recv(c, buf, sizeof(buf));
@@ -803,10 +813,13 @@ ngx_http_sandbox_v1_terminal_control(ngx_http_sandbox_v1_terminal_t *terminal,
     int                            rc;
     ngx_str_t                      text;
     ngx_pool_t                    *pool;
+    sbx_error_t                    why;
     sbx_json_alloc_t               alloc;
     ngx_http_sandbox_v1_signal_t   signal;
 
     ngx_http_sandbox_v1_window_t   size;
+
+    static const char  field[] = "/signal:";
 
     #define SIZE(field)  offsetof(ngx_http_sandbox_v1_window_t, field)
 
@@ -829,7 +842,7 @@ ngx_http_sandbox_v1_terminal_control(ngx_http_sandbox_v1_terminal_t *terminal,
     text.data = terminal->text;
     text.len = terminal->text_len;
 
-    if (ngx_http_sandbox_v1_signal_bind(pool, &text, &signal, e) == 0
+    if (ngx_http_sandbox_v1_signal_bind(pool, &text, &signal, &why) == 0
         && ngx_http_sandbox_v1_is(&signal.type, "signal"))
     {
         process->verb = SBX_PROCESS_SIGNAL;
@@ -844,6 +857,12 @@ ngx_http_sandbox_v1_terminal_control(ngx_http_sandbox_v1_terminal_t *terminal,
     ngx_memzero(&size, sizeof(size));
 
     rc = sbx_json_bind(text.data, text.len, fields, &size, &alloc, e);
+
+    /* a signal that there is not is no unknown field */
+
+    if (rc != 0 && ngx_strncmp(e->text, field, sizeof(field) - 1) == 0) {
+        *e = why;
+    }
 
     if (rc == 0 && !ngx_http_sandbox_v1_is(&size.type, "resize")) {
         rc = sbx_error(e, 0, SBX_E_INVALID,

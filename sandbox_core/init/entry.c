@@ -28,6 +28,7 @@ static size_t sbx_init_name(sbx_init_names_t *names, uint32_t id, char *buf,
     size_t size);
 static void sbx_init_names_read(sbx_init_names_t *names);
 static uint32_t sbx_init_entry_type(mode_t mode);
+static int64_t sbx_init_entry_time(const struct timespec *t);
 
 
 static sbx_init_names_t  sbx_init_users = { .file = "/etc/passwd" };
@@ -119,6 +120,23 @@ sbx_init_entry_type(mode_t mode)
 }
 
 
+/* A file may be of any year; of one that is too far, the last there is. */
+
+static int64_t
+sbx_init_entry_time(const struct timespec *t)
+{
+    int64_t  ns;
+
+    if (__builtin_mul_overflow((int64_t) t->tv_sec, 1000000000, &ns)
+        || __builtin_add_overflow(ns, (int64_t) t->tv_nsec, &ns))
+    {
+        return t->tv_sec < 0 ? INT64_MIN : INT64_MAX;
+    }
+
+    return ns;
+}
+
+
 size_t
 sbx_init_entry_fill(uint8_t *buf, const struct stat *st, const char *path,
     size_t len, const char *target, size_t target_len)
@@ -131,8 +149,7 @@ sbx_init_entry_fill(uint8_t *buf, const struct stat *st, const char *path,
     entry.type = sbx_init_entry_type(st->st_mode);
     entry.mode = st->st_mode & 07777;
     entry.size = (uint64_t) st->st_size;
-    entry.mtime_ns = (int64_t) st->st_mtim.tv_sec * 1000000000
-                     + st->st_mtim.tv_nsec;
+    entry.mtime_ns = sbx_init_entry_time(&st->st_mtim);
     entry.inode = st->st_ino;
     entry.path_len = (uint32_t) len;
     entry.owner_len = (uint32_t) sbx_init_name(&sbx_init_users, st->st_uid,

@@ -13,10 +13,8 @@
  * below the hidden directory, and no link is followed.
  */
 
-#include "init_file.h"
-#include "tar.h"
+#include "init_unpack.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -24,52 +22,12 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/statvfs.h>
-#include <sys/syscall.h>
-#include <zlib.h>
 
 
 #define SBX_INIT_UNPACK_ENTRIES  100000
 #define SBX_INIT_UNPACK_DEPTH    100
-#define SBX_INIT_UNPACK_LOG      (16 * 1024 * 1024)
-#define SBX_INIT_UNPACK_STEP     60            /* s */
 #define SBX_INIT_UNPACK_OLD      "old"
 #define SBX_INIT_UNPACK_NEW      "new"
-
-#ifndef RENAME_NOREPLACE
-#define RENAME_NOREPLACE         1
-#endif
-
-
-typedef struct {
-    sbx_init_serve_t  *s;
-    sbx_error_t       *e;
-    sbx_f_end_t       *end;
-
-    /* where */
-    char               path[SBX_PATH_MAX];     /* of the target */
-    int                base;                   /* of the hidden directory */
-    char               name[64];               /* of it, in base */
-    int                hidden;
-    int                stage;                  /* new, in it */
-    int                old;                    /* what is replaced */
-    int                target;
-
-    /* what comes */
-    const uint8_t     *data;                   /* of the last frame */
-    size_t             left;
-    uint64_t           received;
-    unsigned           begun:1;
-    unsigned           gzip:1;
-    unsigned           over:1;                 /* the empty frame has come */
-    unsigned           done:1;                 /* the compressed data has */
-    z_stream           z;
-
-    /* what was moved, to undo it */
-    char              *log;
-    size_t             log_len;
-    size_t             log_room;
-    unsigned           kept;                   /* names in old */
-} sbx_init_unpack_t;
 
 
 static int sbx_init_unpack_begin(sbx_init_unpack_t *u);
@@ -94,18 +52,6 @@ static int sbx_init_unpack_read(void *data, void *buf, size_t n,
     sbx_error_t *e);
 static int sbx_init_unpack_more(sbx_init_unpack_t *u);
 static int sbx_init_unpack_rest(sbx_init_unpack_t *u);
-static int sbx_init_unpack_move(sbx_init_unpack_t *u);
-static int sbx_init_unpack_names(sbx_init_unpack_t *u, int from,
-    char **names, size_t *used);
-static int sbx_init_unpack_merge(sbx_init_unpack_t *u, int from, int to,
-    char *path, size_t len, int look);
-static int sbx_init_unpack_one(sbx_init_unpack_t *u, int from, int to,
-    const char *name, char *path, size_t len, int look);
-static int sbx_init_unpack_replace(sbx_init_unpack_t *u, int from, int to,
-    const char *name, const char *path);
-static int sbx_init_unpack_note(sbx_init_unpack_t *u, char what,
-    const char *path);
-static void sbx_init_unpack_undo(sbx_init_unpack_t *u);
 
 
 static int
@@ -738,7 +684,7 @@ sbx_init_unpack_read(void *data, void *buf, size_t n, sbx_error_t *e)
             }
 
             if (rc == 1) {
-                if (got == 0 && (!u->gzip || u->done)) {
+                if ((got == 0 || u->rest) && (!u->gzip || u->done)) {
                     return 1;
                 }
 
@@ -802,8 +748,10 @@ sbx_init_unpack_rest(sbx_init_unpack_t *u)
     int      rc;
     uint8_t  buf[4096];
 
+    u->rest = 1;
+
     while (u->gzip && !u->done) {
-        rc = sbx_init_unpack_read(u, buf, 1, u->e);
+        rc = sbx_init_unpack_read(u, buf, sizeof(buf), u->e);
 
         if (rc == -1) {
             return -1;
@@ -816,312 +764,4 @@ sbx_init_unpack_rest(sbx_init_unpack_t *u)
     } while (rc == 0);
 
     return rc == 1 ? 0 : -1;
-}
-
-
-/* ---- to their places --------------------------------------------------- */
-
-
-static int
-sbx_init_unpack_move(sbx_init_unpack_t *u)
-{
-    int          rc, made;
-    static char  path[SBX_TAR_PATH_MAX + 256];
-
-    if (sbx_init_serve_lock(u->e) != 0) {
-        return -1;
-    }
-
-    made = 0;
-    rc = sbx_init_make(u->s, u->path, 0755, &made, &u->target, u->e);
-
-    if (rc == 0) {
-        rc = sbx_init_unpack_merge(u, u->stage, u->target, path, 0, 1);
-    }
-
-    if (rc == 0) {
-        rc = sbx_init_unpack_merge(u, u->stage, u->target, path, 0, 0);
-
-        if (rc != 0) {
-            sbx_init_unpack_undo(u);
-        }
-    }
-
-    if (rc != 0 && made) {
-        (void) unlinkat(AT_FDCWD, u->path, AT_REMOVEDIR);
-    }
-
-    sbx_init_serve_unlock();
-
-    return rc;
-}
-
-
-/* All names first: entries leave the directory while it is gone through. */
-
-static int
-sbx_init_unpack_names(sbx_init_unpack_t *u, int from, char **names,
-    size_t *used)
-{
-    int             fd;
-    DIR            *dir;
-    char           *more;
-    size_t          n, room;
-    struct dirent  *de;
-
-    *names = NULL;
-    *used = 0;
-    room = 0;
-
-    fd = openat(from, ".", O_RDONLY|O_DIRECTORY|O_CLOEXEC);
-    dir = fd != -1 ? fdopendir(fd) : NULL;
-
-    if (dir == NULL) {
-        return sbx_init_errno(u->e, errno, "the archive");
-    }
-
-    while ((de = readdir(dir)) != NULL) {
-        if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0) {
-            continue;
-        }
-
-        n = strlen(de->d_name) + 1;
-
-        if (*used + n > room) {
-            room = room * 2 + 4096;
-            more = room <= SBX_INIT_UNPACK_LOG ? malloc(room) : NULL;
-
-            if (more == NULL) {
-                (void) closedir(dir);
-                return sbx_init_errno(u->e, ENOMEM, "the archive");
-            }
-
-            if (*names != NULL) {
-                memcpy(more, *names, *used);
-                free(*names);
-            }
-
-            *names = more;
-        }
-
-        memcpy(*names + *used, de->d_name, n);
-        *used += n;
-    }
-
-    (void) closedir(dir);
-
-    return 0;
-}
-
-
-static int
-sbx_init_unpack_merge(sbx_init_unpack_t *u, int from, int to, char *path,
-    size_t len, int look)
-{
-    int     rc;
-    char   *names;
-    size_t  n, used;
-
-    rc = sbx_init_unpack_names(u, from, &names, &used);
-
-    for (n = 0; rc == 0 && n < used; n += strlen(names + n) + 1) {
-        sbx_init_serve_alarm(u->s, SBX_INIT_UNPACK_STEP);
-        rc = sbx_init_unpack_one(u, from, to, names + n, path, len, look);
-    }
-
-    free(names);
-
-    return rc;
-}
-
-
-static int
-sbx_init_unpack_one(sbx_init_unpack_t *u, int from, int to, const char *name,
-    char *path, size_t len, int look)
-{
-    int          rc;
-    size_t       n;
-    struct stat  new, old;
-    sbx_auto_fd  below = -1, into = -1;
-
-    n = strlen(name);
-
-    if (len + n + 2 > SBX_TAR_PATH_MAX + 256) {
-        return sbx_init_errno(u->e, ENAMETOOLONG, "the archive");
-    }
-
-    memcpy(path + len, name, n + 1);
-    len += n;
-
-    if (fstatat(from, name, &new, AT_SYMLINK_NOFOLLOW) == -1) {
-        return sbx_init_errno(u->e, errno, "the archive");
-    }
-
-    if (fstatat(to, name, &old, AT_SYMLINK_NOFOLLOW) == -1) {
-        if (errno != ENOENT) {
-            return sbx_init_errno(u->e, errno, "path");
-        }
-
-        if (look) {
-            return 0;
-        }
-
-        if (sbx_init_unpack_note(u, 'm', path) != 0) {
-            return -1;
-        }
-
-        rc = (int) syscall(SYS_renameat2, from, name, to, name,
-                           RENAME_NOREPLACE);
-
-        return rc == 0 ? 0 : sbx_init_errno(u->e, errno, "path");
-    }
-
-    if (S_ISDIR(new.st_mode) != S_ISDIR(old.st_mode)) {
-        return sbx_error(u->e, 0, SBX_E_FILE_TYPE,
-                         "\"%.120s\" is a directory, and in the archive it "
-                         "is none, or the reverse", path);
-    }
-
-    if (!S_ISDIR(new.st_mode)) {
-        if (S_ISREG(old.st_mode)
-            && faccessat(to, name, W_OK, AT_EACCESS) == -1)
-        {
-            return sbx_init_errno(u->e, errno, "path");
-        }
-
-        return look ? 0 : sbx_init_unpack_replace(u, from, to, name, path);
-    }
-
-    below = sbx_init_open_at(from, name, O_PATH|O_DIRECTORY|O_NOFOLLOW);
-    into = sbx_init_open_at(to, name, O_PATH|O_DIRECTORY|O_NOFOLLOW);
-
-    if (below == -1 || into == -1
-        || faccessat(into, ".", W_OK|X_OK, AT_EACCESS) == -1)
-    {
-        return sbx_init_errno(u->e, errno, "path");
-    }
-
-    path[len++] = '/';
-    path[len] = '\0';
-
-    return sbx_init_unpack_merge(u, below, into, path, len, look);
-}
-
-
-/*
- * A reader finds the old or the new.  The last step is a rename within the
- * directory, from a name that tells a watch what it is.
- */
-
-static int
-sbx_init_unpack_replace(sbx_init_unpack_t *u, int from, int to,
-    const char *name, const char *path)
-{
-    char  kept[24], temporary[sizeof(u->name) + 8];
-
-    (void) snprintf(kept, sizeof(kept), "%u", u->kept);
-    (void) snprintf(temporary, sizeof(temporary), "%s" SBX_INIT_REPLACES,
-                    u->name);
-
-    if (linkat(to, name, u->old, kept, 0) == -1) {
-        return sbx_init_errno(u->e, errno, "path");
-    }
-
-    if (sbx_init_unpack_note(u, 'r', path) != 0) {
-        return -1;
-    }
-
-    u->kept++;
-
-    if (renameat(from, name, to, temporary) == -1) {
-        return sbx_init_errno(u->e, errno, "path");
-    }
-
-    if (renameat(to, temporary, to, name) == -1) {
-        (void) unlinkat(to, temporary, 0);
-        return sbx_init_errno(u->e, errno, "path");
-    }
-
-    return 0;
-}
-
-
-static int
-sbx_init_unpack_note(sbx_init_unpack_t *u, char what, const char *path)
-{
-    char    *more;
-    size_t   n, room;
-
-    n = strlen(path) + 3;
-
-    if (u->log_len + n > u->log_room) {
-        room = u->log_room * 2 + 65536;
-        more = room <= SBX_INIT_UNPACK_LOG ? realloc(u->log, room) : NULL;
-
-        if (more == NULL) {
-            return sbx_error(u->e, ENOMEM, SBX_E_TOO_LARGE,
-                             "the archive's names are too long to be moved "
-                             "in one step");
-        }
-
-        u->log = more;
-        u->log_room = room;
-    }
-
-    /* "\0", what, the path, "\0": to be read from its end */
-
-    u->log[u->log_len] = '\0';
-    u->log[u->log_len + 1] = what;
-    memcpy(u->log + u->log_len + 2, path, n - 2);
-    u->log_len += n;
-
-    return 0;
-}
-
-
-/* The last first.  A directory that was moved is a path again in both. */
-
-static void
-sbx_init_unpack_undo(sbx_init_unpack_t *u)
-{
-    char         kept[24], *p, *slash;
-    size_t       end;
-    const char  *name;
-
-    while (u->log_len != 0) {
-        for (end = u->log_len - 2; u->log[end] != '\0'; end--) { /* void */ }
-
-        u->log_len = end;
-        p = u->log + end + 1;
-
-        {
-            char         what = *p++;
-            sbx_auto_fd  from = -1, to = -1;
-
-            slash = strrchr(p, '/');
-            name = slash != NULL ? slash + 1 : p;
-
-            if (slash != NULL) {
-                *slash = '\0';
-            }
-
-            from = sbx_init_open_at(u->stage, slash != NULL ? p : ".",
-                                    O_PATH|O_DIRECTORY);
-            to = sbx_init_open_at(u->target, slash != NULL ? p : ".",
-                                  O_PATH|O_DIRECTORY);
-
-            if (from == -1 || to == -1) {
-                continue;
-            }
-
-            if (what == 'm') {
-                (void) syscall(SYS_renameat2, to, name, from, name,
-                               RENAME_NOREPLACE);
-                continue;
-            }
-
-            (void) snprintf(kept, sizeof(kept), "%u", --u->kept);
-            (void) renameat(u->old, kept, to, name);
-        }
-    }
 }

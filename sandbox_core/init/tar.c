@@ -650,9 +650,13 @@ sbx_tar_head(const sbx_tar_entry_t *entry, uint32_t uid, uint32_t gid,
         p += sbx_tar_put_record(p, "size", number);
     }
 
-    if (entry->mtime_ns != 0 || entry->mtime < 0) {
+    /* a fraction counts away from zero: before 1970 there is none */
+
+    if (entry->mtime_ns != 0 || entry->mtime < 0
+        || entry->mtime >= (INT64_C(1) << 33))
+    {
         (void) sprintf(number, "%ld.%09u", (long) entry->mtime,
-                       entry->mtime_ns);
+                       entry->mtime < 0 ? 0 : entry->mtime_ns);
         p += sbx_tar_put_record(p, "mtime", number);
     }
 

@@ -641,6 +641,9 @@ test_others(void)
     is_int(file_call(stat, "st", NULL), 0, "stat");
     is_str(entries[0].path, "/home/user/st", "a path");
     is_int((int64_t) entries[0].entry.size, 2, "a size");
+    (void) shell("touch -d @99999999999 st");
+    is_int(file_call(stat, "st", NULL), 0, "of a year far away");
+    ok(entries[0].entry.mtime_ns == INT64_MAX, "the last time there is");
     is_int(file_call(stat, "stl", NULL), 0, "a link");
     is_str(entries[0].target, "st", "is told of as one");
     is_int(file_call(stat, "/", NULL), 0, "the root");

@@ -112,6 +112,23 @@ add(sbx_tar_type_t type, const char *path, const char *target,
 }
 
 
+/* What is read of a header that was written with this time. */
+
+static int64_t
+time_of(int64_t seconds, uint32_t ns)
+{
+    uint64_t                total;
+    static sbx_tar_entry_t  one;
+
+    one.mtime = seconds;
+    one.mtime_ns = ns;
+    (void) strcpy(one.path, "x");
+    size = sbx_tar_head(&one, 0, 0, "user", archive);
+
+    return walk(&total) == 1 ? entry.mtime : 1;
+}
+
+
 static void
 end(void)
 {
@@ -197,6 +214,11 @@ main(void)
     is_int((int64_t) strlen(entry.path), 3999, "long names too");
     is_int(entry.mtime, 1234567890, "and times");
     is_int(entry.mtime_ns, 5, "to the nanosecond");
+
+    ok(time_of(99999999999, 0) == 99999999999, "a time after 2242");
+    ok(time_of(-5, 7) == -5 && entry.mtime_ns == 0, "and one before 1970");
+    ok(time_of(0, 0) == 0, "and 1970");
+    build();
 
     all = size;
     wrong = 0;

@@ -64,14 +64,14 @@ decode(const uint8_t *data, size_t size, size_t step)
 
         while ((rc = sbx_ws_next(&ws, &p, buf + n, &event)) == 1) {
 
+            for (i = 0; i < event.len; i++) {
+                sum = (sum ^ event.data[i]) * 1099511628211u;
+            }
+
             /* parts of a message are cut as the bytes are */
 
             if (event.opcode >= SBX_WS_CLOSE || event.fin) {
                 sum = (sum ^ event.opcode ^ event.code) * 1099511628211u;
-            }
-
-            for (i = 0; i < event.len; i++) {
-                sum = (sum ^ event.data[i]) * 1099511628211u;
             }
         }
 

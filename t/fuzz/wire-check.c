@@ -16,10 +16,14 @@ static void check_call(uint8_t *p, size_t n);
 static void check_task(uint8_t *p, size_t n);
 static void check_file(uint8_t *p, size_t n);
 static void check_entry(uint8_t *p, size_t n);
+static void check_change(uint8_t *p, size_t n);
+static void check_match(uint8_t *p, size_t n);
+static void check_state(uint8_t *p, size_t n);
 
 
 static void (*const checks[])(uint8_t *p, size_t n) = {
-    check_call, check_task, check_file, check_entry
+    check_call, check_task, check_file, check_entry, check_change,
+    check_match, check_state
 };
 
 static volatile uint32_t  sink;
@@ -43,7 +47,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
 
     memcpy(copy, data + 1, size - 1);
-    checks[data[0] % 4](copy, size - 1);
+    checks[data[0] % (sizeof(checks) / sizeof(checks[0]))](copy, size - 1);
     free(copy);
 
     return 0;
@@ -121,5 +125,56 @@ check_entry(uint8_t *p, size_t n)
         touch(owner, entry.owner_len);
         touch(group, entry.group_len);
         touch(target, entry.target_len);
+    }
+}
+
+
+static void
+check_change(uint8_t *p, size_t n)
+{
+    const char      *path;
+    sbx_f_change_t   change;
+
+    if (sbx_wire_check_change(p, n, &change, &path) == 0) {
+        touch(path, change.path_len);
+    }
+}
+
+
+static void
+check_match(uint8_t *p, size_t n)
+{
+    const char     *path, *text;
+    sbx_f_match_t   match;
+
+    if (sbx_wire_check_match(p, n, &match, &path, &text) == 0) {
+        touch(path, match.path_len);
+        touch(text, match.text_len);
+    }
+}
+
+
+static void
+check_state(uint8_t *p, size_t n)
+{
+    uint32_t        i;
+    const char     *cwd, *tag, *args;
+    sbx_f_state_t   state;
+
+    if (sbx_wire_check_state(p, n, &state, &cwd, &tag, &args) != 0) {
+        return;
+    }
+
+    touch(cwd, state.cwd_len);
+    touch(tag, state.tag_len);
+
+    /* as many strings as are told, which fill what is told */
+
+    for (i = 0, n = 0; i < state.argc; i++) {
+        n += strlen(args + n) + 1;
+    }
+
+    if (n != state.args_len) {
+        abort();
     }
 }

@@ -6,14 +6,14 @@
 
 CHECK      := $(BUILD)/check
 ALL_SRCS   := $(CORE_SRCS) $(MODULE_SRCS)
-HEADERS    := $(wildcard $(CORE)/*/*.h ngx_sandbox_module/*.h)
+HEADERS    := $(wildcard $(CORE)/*/*.h ngx_sandbox_module/*.h \
+                         ngx_sandbox_module/*/*.h)
 C_FILES    := $(ALL_SRCS) $(HEADERS) $(TEST_SRCS) $(wildcard t/core/*.h) \
               $(wildcard t/fuzz/*.c)
 SCRIPTS    := bootstrap .ci/run conf/sandbox-run $(wildcard t/lib/run-v2) \
               $(wildcard t/bench/run t/bench/*.sh)
-PERL_FILES := $(wildcard t/*.t t/clients/*.t t/lib/*.pm t/bench/*.pl)
-LONG_FILES := $(C_FILES) $(PERL_FILES) $(wildcard t/*/*.t t/lib/*/*.pm \
-              t/lib/*/*.c)
+PERL_FILES := $(wildcard t/*.t t/*/*.t t/lib/*.pm t/lib/*/*.pm t/bench/*.pl)
+LONG_FILES := $(C_FILES) $(PERL_FILES) $(wildcard t/lib/*/*.c)
 LINES_MAX  := 900
 
 # What a module's source is compiled with, for tools that do not ask nginx.
@@ -141,7 +141,8 @@ check-shell: $(SCRIPTS)
 
 check-perl: $(PERL_FILES)
 	@for f in $(PERL_FILES); do \
-	    perl -It/lib -wc $$f 2>&1 | grep -v 'syntax OK' && exit 1; :; \
+	    perl -It/lib -It/lib/openapi -wc $$f 2>&1 | grep -v 'syntax OK' \
+	    && exit 1; :; \
 	done; :
 
 
@@ -150,14 +151,29 @@ check-perl: $(PERL_FILES)
 SECONDS    ?= 60
 FUZZ       := $(BUILD)/fuzz
 FUZZ_NAMES := $(sort $(patsubst t/fuzz/%.c,%,$(wildcard t/fuzz/*.c)))
-FUZZ_LIBS  := $(filter $(CORE)/policy/% $(CORE)/wire/%,$(LIB_SRCS))
+FUZZ_LIBS  := $(filter $(CORE)/policy/% $(CORE)/wire/%,$(LIB_SRCS)) \
+              $(CORE)/init/tar.c
 FUZZ_FLAGS := -std=gnu11 -D_GNU_SOURCE -g -O1 \
               -fsanitize=fuzzer,address,undefined \
               -fno-sanitize-recover=undefined
 
-$(FUZZ)/%: t/fuzz/%.c $(FUZZ_LIBS) $(HEADERS)
+$(FUZZ)/obj/%.o: %.c $(HEADERS)
 	@mkdir -p $(@D)
-	clang $(FUZZ_FLAGS) $(CORE_INCS) -o $@ $< $(FUZZ_LIBS) -lpcre2-8 -lyajl
+	$(call say,CC,$< (fuzz))
+	$(Q)clang $(FUZZ_FLAGS) $(CORE_INCS) -c -o $@ $<
+
+$(FUZZ)/%: t/fuzz/%.c $(FUZZ_LIBS:%.c=$(FUZZ)/obj/%.o)
+	$(call say,LD,$@)
+	$(Q)clang $(FUZZ_FLAGS) $(CORE_INCS) -o $@ $^ -lpcre2-8 -lyajl
+
+# Of the module, what takes a request apart.
+$(FUZZ)/args: t/fuzz/args.c $(MODULE_SRCS) $(HEADERS) $(NGX_BUILD)/Makefile
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)clang $(FUZZ_FLAGS) -ffunction-sections -Wl,--gc-sections \
+	    $(NGX_INCS) -o $@ $<
+
+.SECONDARY: $(FUZZ_LIBS:%.c=$(FUZZ)/obj/%.o)
 
 .PHONY: fuzz-programs
 fuzz-programs: $(FUZZ_NAMES:%=$(FUZZ)/%)
@@ -171,5 +187,5 @@ fuzz:
 	    $(FUZZ)/$$f -max_total_time=$(SECONDS) -rss_limit_mb=2048 \
 	        -timeout=10 -print_final_stats=1 -verbosity=0 \
 	        -artifact_prefix=$(FUZZ)/$$f- $(FUZZ)/corpus/$$f \
-	        $(wildcard t/fuzz/corpus/$$f) || exit 1; \
+	        t/fuzz/corpus/$$f || exit 1; \
 	done

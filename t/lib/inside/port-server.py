@@ -124,6 +124,13 @@ def serve(c):
         for piece in (b'one', b'two', b'x' * 70000):
             c.sendall(b'%x;ext=1\r\n%s\r\n' % (len(piece), piece))
         c.sendall(b'0\r\nX-Trailer: 1\r\n\r\n')
+    elif path == '/ones':
+        c.sendall(b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'
+                  + b'1;x\r\nz\r\n' * int(arg['n'][0]) + b'0\r\n\r\n')
+    elif path == '/pour':
+        c.sendall(b'HTTP/1.1 101 Switching Protocols\r\nUpgrade: pour\r\n'
+                  b'Connection: Upgrade\r\n\r\n'
+                  + b'z' * int(arg['n'][0]))
     elif path == '/raw':
         c.sendall(base64.b64decode(arg['b'][0]) * int(arg['times'][0])
                   + b'x' * int(arg['pad'][0]))
