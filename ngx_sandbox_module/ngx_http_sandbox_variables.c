@@ -4,6 +4,8 @@
 static void ngx_http_sandbox_ctx_cleanup(void *data);
 static ngx_int_t ngx_http_sandbox_variable_string(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_sandbox_variable_request_id(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_sandbox_variable_op(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_sandbox_variable_reason(ngx_http_request_t *r,
@@ -17,8 +19,6 @@ static ngx_int_t ngx_http_sandbox_variable_exit(ngx_http_request_t *r,
 static ngx_int_t ngx_http_sandbox_variable_ms(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_sandbox_variable_bytes(ngx_http_request_t *r,
-    ngx_http_variable_value_t *v, uintptr_t data);
-static ngx_int_t ngx_http_sandbox_variable_id(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_sandbox_variable_number(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, int64_t n);
@@ -35,6 +35,10 @@ static ngx_http_variable_t  ngx_http_sandbox_variables[] = {
 
     { ngx_string("sandbox_user"), NULL, ngx_http_sandbox_variable_string,
       offsetof(ngx_http_sandbox_ctx_t, user), NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("sandbox_request_id"), NULL,
+      ngx_http_sandbox_variable_request_id,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("sandbox_op"), NULL, ngx_http_sandbox_variable_op,
       0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
@@ -62,9 +66,6 @@ static ngx_http_variable_t  ngx_http_sandbox_variables[] = {
       ngx_http_sandbox_variable_bytes,
       offsetof(ngx_http_sandbox_ctx_t, memory_peak),
       NGX_HTTP_VAR_NOCACHEABLE, 0 },
-
-    { ngx_string("sandbox_request_id"), NULL, ngx_http_sandbox_variable_id,
-      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
       ngx_http_null_variable
 };
@@ -150,31 +151,6 @@ ngx_http_sandbox_ctx(ngx_http_request_t *r)
 }
 
 
-/* For a page in place of an answer of ours, which may have the header. */
-
-static ngx_int_t
-ngx_http_sandbox_variable_id(ngx_http_request_t *r,
-    ngx_http_variable_value_t *v, uintptr_t data)
-{
-    ngx_str_t  id;
-
-    if (ngx_http_sandbox_ctx(r) != NULL) {
-        v->not_found = 1;
-        return NGX_OK;
-    }
-
-    ngx_http_sandbox_request_id(r, &id);
-
-    v->data = id.data;
-    v->len = id.len;
-    v->valid = 1;
-    v->no_cacheable = 0;
-    v->not_found = 0;
-
-    return NGX_OK;
-}
-
-
 static ngx_int_t
 ngx_http_sandbox_variable_string(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
@@ -213,6 +189,36 @@ ngx_http_sandbox_variable_word(ngx_http_variable_value_t *v,
     v->len = ngx_strlen(word);
     v->valid = 1;
     v->no_cacheable = 0;
+    v->not_found = 0;
+
+    return NGX_OK;
+}
+
+
+/*
+ * For error pages: nothing where the API took the request, since its header
+ * outlives the redirect to the page.
+ */
+
+static ngx_int_t
+ngx_http_sandbox_variable_request_id(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_str_t  id;
+
+    (void) data;
+
+    if (ngx_http_sandbox_ctx(r) != NULL) {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    ngx_http_sandbox_request_id(r, &id);
+
+    v->data = id.data;
+    v->len = id.len;
+    v->valid = 1;
+    v->no_cacheable = 1;
     v->not_found = 0;
 
     return NGX_OK;

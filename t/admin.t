@@ -54,7 +54,6 @@ sub sessions {
 
 subtest 'routes' => sub {
     is_refused(admin(GET => '/nothing'), '404 E3009', 'an unknown one');
-    is_refused(admin(GET => '/quotas'), '404 E3009', 'quotas of nobody');
     is_refused(admin(GET => '/health'), '404 E3009', 'one of the other API');
     is_refused(admin(PUT => '/settings', {}), '405 E3010', 'a method');
     is_refused(admin(POST => '/sessions', {}), '405 E3010', 'no creating');
@@ -227,6 +226,68 @@ subtest 'quotas by name' => sub {
        'that one has its own');
     is($t->log_has(qr{\[notice\].*user acme-corp/alice: as configured, by}),
        1, 'logged');
+};
+
+
+subtest 'the list of what was set' => sub {
+    my $names = sub {
+        my ($query) = @_;
+        my $res = admin(GET => "/quotas$query");
+        my @names = map { join '/', $_->{tenant_id}, $_->{user_id} // () }
+                    @{ $res->{json}{quotas} };
+
+        return wantarray ? ($res->{json}{next_cursor}, @names) : "@names";
+    };
+
+    is(scalar $names->(''), '', 'nothing');
+
+    admin(PUT => "/quotas/$_", { sessions => 5 })
+        for qw(b-corp/zoe a-corp a-corp/bob c-corp a-corp/al b-corp);
+
+    my @all = qw(a-corp a-corp/al a-corp/bob b-corp b-corp/zoe c-corp);
+
+    is(scalar $names->(''), "@all", 'all, by name');
+    is(scalar $names->('?tenant_id=a-corp'), "@all[0 .. 2]",
+       'those of a tenant');
+    is(scalar $names->('?tenant_id=nobody'), '', 'of one that has none');
+    is_deeply(admin(GET => '/quotas?limit=1')->{json}{quotas}[0],
+              admin(GET => '/quotas/a-corp')->{json}, 'each as by its name');
+
+    # pages, while some come and go
+
+    my ($cursor, @page) = $names->('?limit=3');
+    my @seen = @page;
+
+    is("@seen", "@all[0 .. 2]", 'a page');
+    admin(DELETE => '/quotas/a-corp/bob');
+    admin(PUT => '/quotas/a-corp/aa', { sessions => 1 });
+    admin(PUT => '/quotas/b-corp/amy', { sessions => 1 });
+
+    while (defined $cursor) {
+        ($cursor, @page) = $names->('?limit=1&cursor=' . enc($cursor));
+        push @seen, @page;
+    }
+
+    is("@seen", "@all[0 .. 3] b-corp/amy @all[4, 5]",
+       'each that was there throughout once');
+
+    is_refused(admin(GET => "/quotas?$_"), '400 E3001', $_,
+               qr/limit|cursor|tenant_id/)
+        for 'limit=0', 'limit=501', 'cursor=x', 'cursor=YS9iL2M',
+            'cursor=', 'tenant_id=-', 'cursor=%00';
+
+    # more than one page can hold, or one answer
+
+    admin(PUT => "/quotas/many/u$_", { sessions => 1 }) for 1 .. 120;
+    ($cursor, @page) = $names->('?tenant_id=many');
+    is(scalar @page, 100, 'a page has 100 unless more are asked for');
+    ($cursor, @page) = $names->('?tenant_id=many&limit=500');
+    is(scalar @page, 120, 'and may have 500');
+    is($cursor, undef, 'and then there are no more');
+
+    admin(DELETE => "/quotas/$_")
+        for @all, qw(a-corp/aa b-corp/amy), map { "many/u$_" } 1 .. 120;
+    is(scalar $names->(''), '', 'nothing again');
 };
 
 

@@ -31,9 +31,17 @@ my %NOT_HERE = (
     'proxyPort 101' => 'is another protocol: t/ports.t',
     'proxyPort 429' => 'takes 256 connections: t/core/init-port.c',
     'proxyPort 504' => 'takes a program that is silent: t/ports.t',
+    401 => 'takes an identity: t/routes.t',
     500 => 'only a failing machine gives it',
+    'pauseSession 400' => 'takes a kernel that cannot freeze',
     'run 429' => 'takes a session that fills between two steps',
     'run 507' => 'takes a body longer than this server reads',
+    map({ ("$_ 403" => 'takes a page of somebody else: t/routes.t') }
+        qw(changeSettings setQuota removeQuota setUserQuota removeUserQuota
+           destroyTenantSessions drain undrain)),
+    map({ ("$_ 409" => 'takes a paused session: t/routes.t') }
+        qw(listProcesses getProcess getOutput cancel terminal proxyPort
+           install searchFiles)),
     map {
         ("$_ 429" => 'takes a session whose file processes are all busy')
     } qw(listFiles uploadFileByQuery deleteFileByQuery downloadFile
@@ -695,6 +703,14 @@ subtest 'the admin API' => sub {
         calls("set$name" => '415 E3011', 'another type', %of, json => '{}',
               %type);
     }
+
+    calls(setQuota => 200, 'one to be listed', tenant_id => 'x',
+          json => { sessions => 1 });
+    calls(listQuotas => 200, 'those that were set',
+          query => { tenant_id => 'x', limit => 5 });
+    calls(listQuotas => '400 E3001', 'a cursor that nobody gave',
+          query => { cursor => 'x' });
+    calls(removeQuota => 204, 'removed', tenant_id => 'x');
 
     calls(listAllSessions => 200, 'all',
           query => { tenant_id => 'acme-corp', user_id => 'alice',

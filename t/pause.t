@@ -108,6 +108,105 @@ subtest 'pause and resume' => sub {
 };
 
 
+# The file that says whether the kernel has frozen a session's processes: in
+# a hierarchy that may be nobody's but the broker's.
+
+sub events_file {
+    my ($id) = @_;
+
+    for my $fd (glob '/proc/' . $t->broker . '/fd/*') {
+        my $file = "$fd/$id/work/cgroup.events";
+        return $file if -e $file;
+    }
+
+    return undef;
+}
+
+
+subtest 'it is answered when all stand still' => sub {
+    my $id = create_ok({ manifest => { resources => { memory => '400MB' } } });
+    my $file = events_file($id);
+    my @moving;
+
+    ok($file, 'the kernel tells') or return;
+
+    # most of the time this is where nothing but SIGKILL can interrupt it
+
+    my $job = async { exec_call($id, [ 'python3', '-c', <<'PY' ]) };
+import mmap
+open('/tmp/begun', 'w').close()
+while True:
+    mmap.mmap(-1, 256 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+              | mmap.MAP_POPULATE).close()
+PY
+
+    ok(until_true { get($id, '/tmp/begun')->{status} == 200 }, 'it runs');
+
+    for my $round (1 .. 8) {
+        is(pause($id)->{status}, 200, 'paused');
+        push @moving, $round if slurp($file) !~ /^frozen 1$/m;
+        resume($id);
+        ok(until_true { slurp($file) =~ /^frozen 0$/m }, 'and resumed');
+    }
+
+    is("@moving", '', 'nothing moves any more');
+    destroy($id);
+    $job->get;
+};
+
+
+subtest 'commands that begin as it is paused' => sub {
+    my $id = create_ok();
+    my $file = events_file($id);
+
+    for my $round (1 .. 8) {
+        my @jobs = map { async {
+            exec_call($id, 'echo ran', timeout_s => within(20))
+        } } 1 .. 6;
+        my $res = pause($id);
+
+        is($res->{status}, 200, 'paused');
+        ok(until_true { slurp($file) =~ /^frozen 1$/m },
+           'and whatever has begun stands still');
+        is(resume($id)->{status}, 200, 'resumed');
+
+        my @got = map { $_->get } @jobs;
+        my %how;
+
+        for (@got) {
+            $how{ $_->{status} == 200 ? $_->{json}{stdout}
+                                      : $_->{json}{code} // 'none' }++;
+        }
+
+        is(join(' ', grep { !/^(?:ran\n|E2010)$/ } keys %how), '',
+           'each has run, or was refused');
+    }
+
+    destroy($id);
+};
+
+
+subtest 'changes at once' => sub {
+    my $id = create_ok();
+    my @jobs = map { my $n = $_; async {
+        ($n % 2 ? pause($id) : resume($id))->{status}
+    } } 1 .. 12;
+
+    is(join(' ', map { $_->get } @jobs), join(' ', (200) x 12),
+       'all are answered');
+    is(resume($id)->{json}{status}, 'running', 'the last holds');
+    is(run($id, 'echo on')->{stdout}, "on\n", 'and it works');
+
+    @jobs = map { my $n = $_; async {
+        ($n == 3 ? destroy($id) : pause($id))->{status}
+    } } 1 .. 5;
+
+    is(join(' ', grep { !/^(?:200|204|404)$/ } map { $_->get } @jobs), '',
+       'one of them is its end');
+    is(call('GET', "/sessions/$id")->{status}, 404, 'which it is');
+};
+
+
 subtest 'a command under way stands still, and goes on' => sub {
     my $id = create_ok();
     my $job = async {

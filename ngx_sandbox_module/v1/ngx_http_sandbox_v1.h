@@ -59,6 +59,8 @@ ngx_int_t ngx_http_sandbox_v1_file_watch(ngx_http_request_t *r);
 
 ngx_int_t ngx_http_sandbox_v1_port(ngx_http_request_t *r);
 
+ngx_int_t ngx_http_sandbox_v1_quota_list(ngx_http_request_t *r);
+
 ngx_int_t ngx_http_sandbox_v1_health(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_doctor(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_capabilities(ngx_http_request_t *r);
@@ -122,6 +124,10 @@ void ngx_http_sandbox_v1_failed(ngx_http_sandbox_call_t *call,
 ngx_int_t ngx_http_sandbox_v1_list_end(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_json_t *j, u_char kind, uint64_t next,
     ngx_uint_t truncated);
+
+/* A quota by name, as the admin API tells of it. */
+void ngx_http_sandbox_v1_quota_object(ngx_http_sandbox_json_t *j,
+    const sbx_f_quota_t *quota);
 
 /* 204, for the finalizer. */
 ngx_int_t ngx_http_sandbox_v1_no_content(ngx_http_request_t *r);

@@ -55,6 +55,10 @@ ngx_http_sandbox_route_t  ngx_http_sandbox_admin_routes[] = {
       NGX_HTTP_SANDBOX_BODY_JSON, 0, "admin_settings_change",
       ngx_http_sandbox_v1_settings_patch },
 
+    { NGX_HTTP_GET, "quotas",
+      NGX_HTTP_SANDBOX_BODY_NONE, 0, "admin_quotas",
+      ngx_http_sandbox_v1_quota_list },
+
     { NGX_HTTP_GET, "quotas/{path}",
       NGX_HTTP_SANDBOX_BODY_NONE, 0, "admin_quota",
       ngx_http_sandbox_v1_quota_get },
@@ -294,39 +298,44 @@ ngx_http_sandbox_v1_changed_json(ngx_http_sandbox_json_t *j, int64_t changed,
 }
 
 
+void
+ngx_http_sandbox_v1_quota_object(ngx_http_sandbox_json_t *j,
+    const sbx_f_quota_t *quota)
+{
+    ngx_http_sandbox_json_raw(j, "{\"tenant_id\":");
+    ngx_http_sandbox_v1_array(j, quota->tenant);
+    ngx_http_sandbox_json_raw(j, ",\"user_id\":");
+
+    if (quota->user[0] != '\0') {
+        ngx_http_sandbox_v1_array(j, quota->user);
+
+    } else {
+        ngx_http_sandbox_json_raw(j, "null");
+    }
+
+    ngx_http_sandbox_v1_quota_json(j, "limits", &quota->limits, 0);
+    ngx_http_sandbox_v1_quota_json(j, "configured", &quota->configured, 0);
+    ngx_http_sandbox_v1_quota_json(j, "used", &quota->used, 0);
+
+    if (quota->live) {
+        ngx_http_sandbox_v1_quota_json(j, "override", &quota->override, 1);
+
+    } else {
+        ngx_http_sandbox_json_raw(j, ",\"override\":null");
+    }
+
+    ngx_http_sandbox_v1_changed_json(j, quota->changed, quota->by);
+}
+
+
 static ngx_int_t
 ngx_http_sandbox_v1_quota_answer(ngx_http_request_t *r,
     ngx_http_sandbox_v1_admin_t *admin)
 {
-    sbx_f_quota_t            *quota;
-    ngx_http_sandbox_json_t   j;
-
-    quota = &admin->quota;
+    ngx_http_sandbox_json_t  j;
 
     ngx_http_sandbox_json_init(&j, r->pool);
-    ngx_http_sandbox_json_raw(&j, "{\"tenant_id\":");
-    ngx_http_sandbox_v1_array(&j, quota->tenant);
-    ngx_http_sandbox_json_raw(&j, ",\"user_id\":");
-
-    if (quota->user[0] != '\0') {
-        ngx_http_sandbox_v1_array(&j, quota->user);
-
-    } else {
-        ngx_http_sandbox_json_raw(&j, "null");
-    }
-
-    ngx_http_sandbox_v1_quota_json(&j, "limits", &quota->limits, 0);
-    ngx_http_sandbox_v1_quota_json(&j, "configured", &quota->configured, 0);
-    ngx_http_sandbox_v1_quota_json(&j, "used", &quota->used, 0);
-
-    if (quota->live) {
-        ngx_http_sandbox_v1_quota_json(&j, "override", &quota->override, 1);
-
-    } else {
-        ngx_http_sandbox_json_raw(&j, ",\"override\":null");
-    }
-
-    ngx_http_sandbox_v1_changed_json(&j, quota->changed, quota->by);
+    ngx_http_sandbox_v1_quota_object(&j, &admin->quota);
 
     return ngx_http_sandbox_json_send(r, NGX_HTTP_OK, &j);
 }

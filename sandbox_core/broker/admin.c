@@ -45,6 +45,7 @@ typedef struct {
 static const sbx_admin_t  sbx_admin_calls[] = {
     { SBX_OP_QUOTA_GET, sbx_admin_quota_get, NULL },
     { SBX_OP_QUOTA_SET, sbx_admin_quota_set, sbx_admin_quota_get },
+    { SBX_OP_QUOTA_LIST, sbx_quota_list, NULL },
     { SBX_OP_SETTINGS_GET, sbx_admin_settings_get, NULL },
     { SBX_OP_SETTINGS_SET, sbx_admin_settings_set, sbx_admin_settings_get },
     { SBX_OP_DRAIN, sbx_admin_drain, sbx_admin_drain },
@@ -143,42 +144,15 @@ sbx_admin_named(sbx_call_out_t *call)
 static void
 sbx_admin_quota_get(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 {
-    sbx_scope_t           scope;
-    sbx_f_quota_t         quota;
-    const sbx_call_t     *head;
-    const sbx_account_t  *account;
+    sbx_f_quota_t  quota;
 
     (void) body;
-
-    head = &call->head;
 
     if (!sbx_admin_named(call)) {
         return;
     }
 
-    memset(&quota, 0, sizeof(sbx_f_quota_t));
-    memcpy(quota.tenant, head->tenant, sizeof(quota.tenant));
-    memcpy(quota.user, head->user, sizeof(quota.user));
-    sbx_quota_clear(&quota.override);
-
-    scope = head->user[0] != '\0' ? SBX_SCOPE_USER : SBX_SCOPE_ORGANIZATION;
-    sbx_quota_limits(b, scope, head->tenant, head->user, 1, &quota.limits);
-    sbx_quota_limits(b, scope, head->tenant, head->user, 0,
-                     &quota.configured);
-
-    account = sbx_quota_account(b, head->tenant, head->user, 0);
-
-    if (account != NULL) {
-        quota.used = account->used;
-
-        if (account->is_live) {
-            quota.live = 1;
-            quota.override = account->live;
-            quota.changed = account->changed;
-            memcpy(quota.by, account->by, sizeof(quota.by));
-        }
-    }
-
+    sbx_quota_tell(b, call->head.tenant, call->head.user, &quota);
     (void) sbx_call_frame(call, SBX_F_QUOTA, &quota, sizeof(sbx_f_quota_t),
                           NULL, 0);
     sbx_call_end(call, NULL);

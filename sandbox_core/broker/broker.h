@@ -177,6 +177,8 @@ struct sbx_session_s {
     uint32_t                 nchanges;
     uint64_t                 grace;     /* ms from SIGTERM to SIGKILL */
 
+    sbx_event_t              still;     /* that it is frozen */
+    sbx_timer_t              still_timer;
     sbx_timer_t              idle;
     uint64_t                 touched;   /* us: by a call or a command's end */
 
@@ -503,6 +505,8 @@ void sbx_change_call(sbx_broker_t *b, sbx_call_out_t *call,
 void sbx_change_pause(sbx_session_t *s);
 /* The record of the first change has been written, or not. */
 void sbx_change_written(sbx_session_t *s, int err);
+/* What the first change waited for stands still. */
+void sbx_change_frozen(sbx_session_t *s);
 /* Refuses what waits; the session ends. */
 void sbx_change_drop(sbx_session_t *s);
 /* Its processes and init's clocks as its status says. */
@@ -511,6 +515,12 @@ int sbx_change_freeze(sbx_session_t *s, int frozen, sbx_error_t *e);
 void sbx_change_clock(sbx_session_t *s);
 sbx_record_job_t *sbx_change_record(sbx_session_t *s,
     const sbx_f_session_t *info, const char *meta);
+
+/* freeze.c: until a session stands still */
+void sbx_freeze_open(sbx_session_t *s);
+/* 1: it does; 0: sbx_change_frozen() is called later. */
+int sbx_freeze_await(sbx_session_t *s);
+void sbx_freeze_close(sbx_session_t *s);
 
 /* idle.c: sessions that nobody uses */
 void sbx_idle_open(sbx_session_t *s);
@@ -573,6 +583,13 @@ void sbx_quota_limits(const sbx_broker_t *b, sbx_scope_t scope,
     const char *tenant, const char *user, int with_live, sbx_quota_t *q);
 uint64_t sbx_setting_configured(const sbx_broker_t *b, unsigned i);
 uint64_t sbx_setting_value(const sbx_broker_t *b, unsigned i);
+
+/* What holds for a name, and what is used. */
+void sbx_quota_tell(sbx_broker_t *b, const char *tenant, const char *user,
+    sbx_f_quota_t *quota);
+
+/* quota_list.c: a page of what the admin API has set */
+void sbx_quota_list(sbx_broker_t *b, sbx_call_out_t *call, const void *body);
 
 /* quota_file.c: what the admin API has set, kept over restarts */
 int sbx_quota_open(sbx_broker_t *b, sbx_error_t *e);

@@ -10,8 +10,9 @@
  *
  * To pause, the group "work" is frozen: commands, what they left behind and
  * who serves files.  Init is not frozen, so it is told to stop its clocks.
- * The group is frozen before the record says so and thawed after it, and an
- * adopted session's group is made to agree with its record.  While the session
+ * The group is frozen before the record says so and thawed after it; a caller is
+ * answered when both are done.  An adopted session's group is made to agree
+ * with its record.  While the session
  * is paused its expiry does not come nearer: .left has what it will have.
  */
 
@@ -42,6 +43,7 @@ static int sbx_change_begin(sbx_session_t *s, sbx_alter_t *change,
     sbx_error_t *e);
 static int sbx_change_settle(sbx_session_t *s, sbx_alter_t *change,
     int64_t now);
+static void sbx_change_done(sbx_session_t *s, sbx_alter_t *change);
 static void sbx_change_apply(sbx_session_t *s, sbx_alter_t *change);
 static void sbx_change_answer(sbx_session_t *s, sbx_alter_t *change,
     const sbx_error_t *e);
@@ -195,7 +197,7 @@ sbx_change_next(sbx_session_t *s)
     sbx_error_t    e;
     sbx_alter_t  *change;
 
-    while (s->job == NULL && s->state == SBX_S_RUNNING
+    while (s->job == NULL && !s->still.active && s->state == SBX_S_RUNNING
            && !sbx_list_empty(&s->changes))
     {
         change = sbx_node_of(s->changes.next, sbx_alter_t, link);
@@ -354,17 +356,37 @@ sbx_change_written(sbx_session_t *s, int err)
 
     change = sbx_node_of(s->changes.next, sbx_alter_t, link);
 
-    if (err == 0) {
-        sbx_change_apply(s, change);
-        sbx_change_answer(s, change, NULL);
-        sbx_change_free(s, change);
-
-    } else {
+    if (err != 0) {
         (void) sbx_error(&e, err, SBX_E_UNAVAILABLE,
                          "the session's record cannot be written");
         sbx_change_failed(s, change, &e);
+        sbx_change_next(s);
+        return;
     }
 
+    if (change->op == SBX_OP_PAUSE && !sbx_freeze_await(s)) {
+        return;
+    }
+
+    sbx_change_done(s, change);
+}
+
+
+void
+sbx_change_frozen(sbx_session_t *s)
+{
+    if (s->state == SBX_S_RUNNING && !sbx_list_empty(&s->changes)) {
+        sbx_change_done(s, sbx_node_of(s->changes.next, sbx_alter_t, link));
+    }
+}
+
+
+static void
+sbx_change_done(sbx_session_t *s, sbx_alter_t *change)
+{
+    sbx_change_apply(s, change);
+    sbx_change_answer(s, change, NULL);
+    sbx_change_free(s, change);
     sbx_change_next(s);
 }
 
@@ -448,6 +470,8 @@ sbx_change_drop(sbx_session_t *s)
     sbx_alter_t    *change;
     sbx_f_error_t    error;
     sbx_call_out_t  *call;
+
+    sbx_freeze_close(s);
 
     while (!sbx_list_empty(&s->changes)) {
         change = sbx_node_of(s->changes.next, sbx_alter_t, link);

@@ -48,6 +48,7 @@ static const sbx_service_t  sbx_services[] = {
     { SBX_OP_DESTROY, sbx_service_destroy },
     { SBX_OP_QUOTA_GET, sbx_admin_call },
     { SBX_OP_QUOTA_SET, sbx_admin_call },
+    { SBX_OP_QUOTA_LIST, sbx_admin_call },
     { SBX_OP_SETTINGS_GET, sbx_admin_call },
     { SBX_OP_SETTINGS_SET, sbx_admin_call },
     { SBX_OP_DRAIN, sbx_admin_call },

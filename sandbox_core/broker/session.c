@@ -83,6 +83,7 @@ sbx_session_make(sbx_broker_t *b)
     s->queue.handler = sbx_command_queue_tick;
     s->queue.data = s;
     sbx_credit_open(s);
+    sbx_freeze_open(s);
     sbx_idle_open(s);
 
     return s;

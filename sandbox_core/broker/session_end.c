@@ -374,6 +374,7 @@ sbx_session_free(sbx_session_t *s)
     sbx_timer_del(loop, &s->queue);
     sbx_credit_close(s);
     sbx_idle_close(s);
+    sbx_freeze_close(s);
     sbx_ids_give(s->broker, s);
     sbx_quota_give(s);
 

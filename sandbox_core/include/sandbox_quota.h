@@ -106,6 +106,16 @@ typedef struct {
     char          by[SBX_BY_MAX + 8];
 } sbx_destroy_all_t;
 
+#define SBX_QUOTA_PAGE        500
+
+/* Those that the admin API has set. */
+typedef struct {
+    char          tenant[136];            /* above this, and the user */
+    char          user[136];
+    uint32_t      limit;                  /* to SBX_QUOTA_PAGE */
+    uint32_t      pad;
+} sbx_quota_list_t;
+
 
 /* Frames. */
 

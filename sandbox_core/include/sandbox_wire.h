@@ -84,6 +84,8 @@ typedef enum {
     SBX_OP_SETTINGS_SET  = 35,
     SBX_OP_DRAIN         = 36,
     SBX_OP_DESTROY_ALL   = 37,   /* of head.tenant; END counts them */
+    SBX_OP_QUOTA_LIST    = 38,   /* of head.tenant, or all; END's .next is 1
+                                    if there are more */
 
     SBX_OP_METRICS       = 40,
 

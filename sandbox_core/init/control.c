@@ -167,6 +167,7 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
         sbx_init_cut_asked = 1;
         sbx_init_cut_until = sbx_now_us() + SBX_INIT_CUT_WAIT;
         sbx_init_file_cut();
+        sbx_init_port_cut();
         sbx_init_loop_wake(0);
         break;
 

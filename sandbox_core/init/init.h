@@ -352,6 +352,10 @@ int sbx_init_process_check(const sbx_f_process_t *ask, sbx_error_t *e);
 /* port.c: calls to ports */
 void sbx_init_port_task(int fd);
 void sbx_init_port_tick(uint64_t now);
+/* Calls that are under way. */
+unsigned sbx_init_port_calls(void);
+/* Ends them all; there are none after that. */
+void sbx_init_port_cut(void);
 
 /* tty.c */
 /* Both ends; 0, or -1 with errno. */

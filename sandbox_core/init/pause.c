@@ -73,7 +73,8 @@ sbx_init_busy(void)
     unsigned          n;
     sbx_init_call_t  *call;
 
-    n = sbx_init_command_running() + sbx_init_file_calls();
+    n = sbx_init_command_running() + sbx_init_file_calls()
+        + sbx_init_port_calls();
 
     for (call = sbx_init_call_each(NULL);
          call != NULL;

@@ -81,6 +81,11 @@ sbx_init_port_task(int fd)
         return;
     }
 
+    if (sbx_init.ending) {
+        (void) close(fd);
+        return;
+    }
+
     p = sbx_init_port_new();
 
     if (p == NULL) {
@@ -450,6 +455,39 @@ sbx_init_port_tick(uint64_t now)
 
         } else {
             sbx_init_port_free(p);
+        }
+    }
+}
+
+
+unsigned
+sbx_init_port_calls(void)
+{
+    unsigned                i, n;
+    const sbx_init_port_t  *p;
+
+    n = 0;
+
+    for (i = 0; i < sbx_init_ports_end; i++) {
+        p = sbx_init_ports[i];
+        n += p != NULL && p->state != SBX_INIT_PORT_FREE
+             && p->state != SBX_INIT_PORT_CLOSING;
+    }
+
+    return n;
+}
+
+
+void
+sbx_init_port_cut(void)
+{
+    unsigned  i;
+
+    for (i = 0; i < sbx_init_ports_end; i++) {
+        if (sbx_init_ports[i] != NULL
+            && sbx_init_ports[i]->state != SBX_INIT_PORT_FREE)
+        {
+            sbx_init_port_free(sbx_init_ports[i]);
         }
     }
 }

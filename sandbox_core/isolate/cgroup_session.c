@@ -329,6 +329,36 @@ sbx_cgroup_session_freeze(sbx_cgroup_session_t *cs, int frozen,
 
 
 int
+sbx_cgroup_session_events(const sbx_cgroup_session_t *cs)
+{
+    char  path[SBX_CGROUP_PATH_MAX];
+
+    sbx_session_path(cs, "/work", path);
+
+    return sbx_cgroup_open_file(cs->cg, SBX_ROLE_CORE, path, "cgroup.events",
+                                O_RDONLY);
+}
+
+
+int
+sbx_cgroup_frozen(int events)
+{
+    char     text[256];
+    ssize_t  n;
+
+    n = pread(events, text, sizeof(text) - 1, 0);
+
+    if (n == -1) {
+        return -1;
+    }
+
+    text[n] = '\0';
+
+    return strstr(text, "frozen 1") != NULL;
+}
+
+
+int
 sbx_cgroup_session_usage(sbx_cgroup_session_t *cs, sbx_usage_t *usage,
     sbx_error_t *e)
 {

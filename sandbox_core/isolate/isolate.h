@@ -59,6 +59,11 @@ int sbx_cgroup_session_end(sbx_cgroup_session_t *cs, sbx_error_t *e);
 /* Stops what kill would kill, soon after it returns; init goes on. */
 int sbx_cgroup_session_freeze(sbx_cgroup_session_t *cs, int frozen,
     sbx_error_t *e);
+/* A descriptor, the caller's, on which EPOLLPRI says that something has
+ * changed since it was read; -1: errno. */
+int sbx_cgroup_session_events(const sbx_cgroup_session_t *cs);
+/* Reads it: 1 all that was to stop has stopped, 0 not yet, -1 errno. */
+int sbx_cgroup_frozen(int events);
 /*
  * Init, of this host id, may clone into the session's groups: the kernel
  * wants it to own the file that it would otherwise write to.  No path leads

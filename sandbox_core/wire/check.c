@@ -75,6 +75,12 @@ static const sbx_wire_string_t  sbx_wire_destroy_all_strings[] = {
     { NULL, 0, 0 }
 };
 
+static const sbx_wire_string_t  sbx_wire_quota_list_strings[] = {
+    STRING(sbx_quota_list_t, tenant),
+    STRING(sbx_quota_list_t, user),
+    { NULL, 0, 0 }
+};
+
 static const sbx_wire_string_t  sbx_wire_no_strings[] = {
     { NULL, 0, 0 }
 };
@@ -93,6 +99,8 @@ static const sbx_wire_shape_t  sbx_wire_shapes[] = {
     { SBX_OP_LIST, sizeof(sbx_list_t), sbx_wire_list_strings },
     { SBX_OP_DESTROY, 0, sbx_wire_no_strings },
     { SBX_OP_QUOTA_GET, 0, sbx_wire_no_strings },
+    { SBX_OP_QUOTA_LIST, sizeof(sbx_quota_list_t),
+      sbx_wire_quota_list_strings },
     { SBX_OP_QUOTA_SET, sizeof(sbx_quota_set_t), sbx_wire_quota_strings },
     { SBX_OP_SETTINGS_GET, 0, sbx_wire_no_strings },
     { SBX_OP_SETTINGS_SET, sizeof(sbx_settings_set_t),

@@ -401,19 +401,42 @@ await_computing(const command_t *c, int wanted)
 }
 
 
+/* Until the kernel has told that all stand still. */
+
+static int
+await_frozen(int events)
+{
+    int            frozen;
+    struct pollfd  pfd;
+
+    pfd.fd = events;
+    pfd.events = POLLPRI;
+
+    do {
+        frozen = sbx_cgroup_frozen(events);
+    } while (frozen == 0 && poll(&pfd, 1, 20000) == 1);
+
+    return frozen;
+}
+
+
 static void
 test_freeze(sbx_cgroup_session_t *cs)
 {
-    int          status;
+    int          status, events;
     pid_t        pid;
     command_t    c;
     sbx_error_t  e;
 
     ok(command_open(cs, 10, NULL, &c) == 0, "a command");
     pid = command_fork(c.fds, c.attach, body_forever);
+    events = sbx_cgroup_session_events(cs);
 
+    ok(sbx_cgroup_frozen(events) == 0, "not frozen");
     ok(sbx_cgroup_session_freeze(cs, 1, &e) == 0
        && sbx_cgroup_session_freeze(cs, 1, &e) == 0, "frozen, twice");
+    ok(await_frozen(events) == 1, "an event tells when all are");
+    (void) close(events);
     ok(await_computing(&c, 0), "it stops");
     ok(sbx_cgroup_session_freeze(cs, 0, &e) == 0, "thawed");
     ok(await_computing(&c, 1), "it goes on");
