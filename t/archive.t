@@ -268,6 +268,13 @@ subtest 'of an archive that may not be nothing stays' => sub {
     substr $long, -8, 4, "\0" x 4;
     is_problem(unpack_to('h', $long), 400, 'E3001', 'but its sum counts');
 
+    # a few kilobytes that would be hours of zeros
+
+    system("head -c 40000000 /dev/zero | gzip > '$dir/zeros.gz'") == 0
+        or die 'gzip failed';
+    is_problem(unpack_to('h', slurp("$dir/zeros.gz")), 400, 'E3001',
+               'endless zeros after the end', qr/after its end/);
+
     my $tgz = slurp("$dir/in.tgz");
     is_problem(unpack_to('h', substr($tgz, 0, length($tgz) / 2)), 400,
                'E3001', 'half of one that is compressed');

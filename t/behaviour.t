@@ -28,6 +28,26 @@ subtest 'a timeout of two seconds takes two seconds' => sub {
 };
 
 
+subtest 'times as programs reckon them' => sub {
+    my $s = create_ok({ timeout_s => 1000 / 3 });
+
+    is(run($s, 'true', timeout_s => 0.1 + 0.2)->{reason}, 'exited',
+       'more decimals than there are milliseconds');
+
+    for my $body ('{"cmd":"true","timeout_s":0.30000000000000004}',
+                  '{"cmd":"true","timeout_s":1.5e1}',
+                  '{"cmd":"true","limits":{"cpu_seconds":0.3333333333333333}}')
+    {
+        is(call('POST', "/sessions/$s/exec", body => $body, headers => {
+               'Content-Type' => 'application/json' })->{status}, 200, $body);
+    }
+
+    is(call('PATCH', "/sessions/$s",
+            json => { timeout_s => 1000 / 7 })->{status}, 200, 'PATCH');
+    destroy($s);
+};
+
+
 subtest 'a line without its end is not lost to a timeout' => sub {
     for my $program ('printf "half a line"; sleep 9',
                      q{python3 -c 'import time; print("half a line", end="");}

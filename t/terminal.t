@@ -115,6 +115,13 @@ subtest 'a shell' => sub {
     $w->type("\x03");
     ok($w->expect(qr/\^C\r\nready>/), 'a control character');
 
+    $mark = "8$$.5";
+    $w->type("sleep $mark\n");
+    until_true { host_pids("sleep $mark") } 10;
+    $w->say_text('{"type":"signal","signal":"SIGINT"}');
+    $w->type("echo rc=\$?\n");
+    ok($w->expect(qr/rc=130\r\n/), 'a signal is for what the shell runs');
+
     $w->type("printf '\\303\\251\\0\\377' | od -An -tx1\n");
     ok($w->expect(qr/c3 a9 00 ff/), 'bytes are bytes');
 

@@ -424,7 +424,7 @@ sbx_init_exec_running(sbx_init_command_t *c, const sbx_frame_t *frame,
     switch (ask.verb) {
 
     case SBX_PROCESS_SIGNAL:
-        (void) sbx_init_command_signal(c, ask.signal);
+        (void) sbx_init_process_signal(c, &ask);
         return 0;
 
     case SBX_PROCESS_RESIZE:

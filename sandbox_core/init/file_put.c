@@ -231,7 +231,9 @@ sbx_init_put_room(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
 
     room = (uint64_t) fs.f_bavail * fs.f_frsize;
 
-    if ((s->file.size != SBX_UNSET && s->file.size > room)
+    /* one without blocks, as devpts, tells nothing of its room */
+
+    if ((s->file.size != SBX_UNSET && fs.f_blocks != 0 && s->file.size > room)
         || (fs.f_files != 0 && fs.f_favail == 0))
     {
         return sbx_init_errno(e, ENOSPC, "the upload");

@@ -26,6 +26,7 @@
 
 #define SBX_INIT_UNPACK_ENTRIES  100000
 #define SBX_INIT_UNPACK_DEPTH    100
+#define SBX_INIT_UNPACK_TAIL     16777216        /* bytes */
 #define SBX_INIT_UNPACK_OLD      "old"
 #define SBX_INIT_UNPACK_NEW      "new"
 
@@ -740,17 +741,25 @@ sbx_init_unpack_read(void *data, void *buf, size_t n, sbx_error_t *e)
 }
 
 
-/* To the empty frame: what is compressed is read to its sum. */
+/* To the empty frame: what is compressed is read to its sum, but a few bytes
+ * may become any number of zeros after the archive's end. */
 
 static int
 sbx_init_unpack_rest(sbx_init_unpack_t *u)
 {
     int      rc;
+    size_t   n;
     uint8_t  buf[4096];
 
     u->rest = 1;
 
-    while (u->gzip && !u->done) {
+    for (n = 0; u->gzip && !u->done; n += sizeof(buf)) {
+        if (n > SBX_INIT_UNPACK_TAIL) {
+            return sbx_error(u->e, 0, SBX_E_INVALID,
+                             "the archive has more than %d bytes after its "
+                             "end", SBX_INIT_UNPACK_TAIL);
+        }
+
         rc = sbx_init_unpack_read(u, buf, sizeof(buf), u->e);
 
         if (rc == -1) {

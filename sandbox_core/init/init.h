@@ -348,6 +348,8 @@ void sbx_init_process_ring(sbx_init_command_t *c);
 /* process_call.c */
 void sbx_init_call_task(const sbx_task_t *task, int fd);
 void sbx_init_call_tick(uint64_t now);
+int sbx_init_process_signal(sbx_init_command_t *c,
+    const sbx_f_process_t *ask);
 int sbx_init_process_check(const sbx_f_process_t *ask, sbx_error_t *e);
 
 /* port.c: calls to ports */

@@ -456,6 +456,17 @@ sbx_init_call_list(sbx_init_call_t *call)
 }
 
 
+int
+sbx_init_process_signal(sbx_init_command_t *c, const sbx_f_process_t *ask)
+{
+    if (ask->flags & SBX_PROCESS_FOREGROUND) {
+        return sbx_init_tty_signal(c, ask->signal);
+    }
+
+    return sbx_init_command_signal(c, ask->signal);
+}
+
+
 static void
 sbx_init_call_signal(sbx_init_call_t *call)
 {
@@ -463,10 +474,7 @@ sbx_init_call_signal(sbx_init_call_t *call)
     sbx_error_t  e;
 
     if (call->process != NULL) {
-        rc = (call->ask.flags & SBX_PROCESS_FOREGROUND)
-             ? sbx_init_tty_signal(call->process->command, call->ask.signal)
-             : sbx_init_command_signal(call->process->command,
-                                       call->ask.signal);
+        rc = sbx_init_process_signal(call->process->command, &call->ask);
 
     } else {
         rc = sbx_init_orphan_signal(call->ask.pid, call->ask.signal);
