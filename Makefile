@@ -64,7 +64,7 @@ TRAP_FLAGS := -fsanitize=undefined $(if $(findstring clang,$(CC)),\
 
 CORE_BASE  := -std=gnu11 -D_GNU_SOURCE -g $(WARNINGS) -fvisibility=hidden \
               -fPIC -fstack-protector-strong
-CORE_LIBS  := -lseccomp -lcap -lpcre2-8 -lyajl -lz
+CORE_LIBS  := -lseccomp -lcap -lpcre2-8 -lyajl -l:libarchive.a -lz
 CORE_LINK  := -pie -Wl,-z,relro,-z,now -Wl,-z,noexecstack -Wl,--as-needed
 
 CORE_DIR   := $(BUILD)/core
@@ -164,7 +164,17 @@ $(BUILD)/sandbox-session: $(SESSION_MAIN:$(CORE)/%.c=$(CORE_DIR)/%.o) $(LIB)
 $(BUILD)/sandbox-init: $(INIT_MAIN:$(CORE)/%.c=$(STATIC_DIR)/%.o) $(STATIC_LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) -static -Wl,-z,relro,-z,now -Wl,-z,noexecstack -o $@ $^ \
-	    -lpcre2-8 -lz
+	    -lpcre2-8 -larchive -lz
+
+# libarchive is linked into process 1, which is static: its archive is needed.
+$(sort $(CORE_DIR)/init/tar.o $(STATIC_DIR)/init/tar.o): | have-libarchive
+
+.PHONY: have-libarchive
+have-libarchive:
+	@echo '#include <archive.h>' | $(CC) -E -o /dev/null - 2> /dev/null \
+	&& [[ $$($(CC) -print-file-name=libarchive.a) = */* ]] \
+	|| { echo 'archive.h and libarchive.a are missing: install' \
+	    'libarchive-dev' >&2; exit 1; }
 
 # For the core's own tests a process 1 with AddressSanitizer after all.  Not in
 # its threads without a stack of libc's, and in what they become.

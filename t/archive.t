@@ -367,8 +367,8 @@ subtest 'a slow reader costs nobody memory' => sub {
     }
 
     my ($bytes) = read_rest($c, timeout => within(60));
-    cmp_ok(length($res->{rest}) + length $bytes, '>', 24_000_000,
-           'all of it comes');
+    $bytes = $res->{rest} . $bytes;
+    cmp_ok(length $bytes, '>', 24_000_000, 'all of it comes');
     is(substr($bytes, -7), "\r\n0\r\n\r\n", 'to its end');
     close $c;
     del($s, 'slow', query => 'recursive=1');

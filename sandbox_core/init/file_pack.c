@@ -21,15 +21,16 @@
 #define SBX_INIT_PACK_LEVELS   200
 #define SBX_INIT_PACK_STEP     60           /* s */
 #define SBX_INIT_PACK_CHUNK    65536
-#define SBX_INIT_PACK_END      (2 * SBX_TAR_BLOCK)
 
 
 typedef struct {
-    int        sending;
-    int        gzip;
-    z_stream   z;
-    size_t     n;                           /* in out */
-    uint8_t    out[SBX_INIT_PACK_CHUNK];
+    sbx_init_serve_t  *s;
+    sbx_tar_writer_t   tar;
+    int                sending;
+    int                gzip;
+    z_stream           z;
+    size_t             n;                   /* in out */
+    uint8_t            out[SBX_INIT_PACK_CHUNK];
 } sbx_init_pack_t;
 
 
@@ -42,9 +43,11 @@ static int sbx_init_pack_look(sbx_init_list_t *list, int fd,
 static int sbx_init_pack_entry(sbx_init_list_t *list, int fd,
     const char *name, const char *path);
 static int sbx_init_pack_file(sbx_init_list_t *list, int fd, uint64_t size);
-static int sbx_init_pack_put(sbx_init_list_t *list, const void *data,
-    size_t n, int flush);
-static int sbx_init_pack_send(sbx_init_list_t *list);
+static int sbx_init_pack_write(void *data, const void *p, size_t n,
+    sbx_error_t *e);
+static int sbx_init_pack_deflate(sbx_init_pack_t *pack, const void *p,
+    size_t n, int flush, sbx_error_t *e);
+static int sbx_init_pack_send(sbx_init_pack_t *pack, sbx_error_t *e);
 
 
 int
@@ -53,7 +56,6 @@ sbx_init_file_verb_pack(sbx_init_serve_t *s, sbx_f_end_t *end, sbx_error_t *e)
     int                     rc;
     sbx_auto_fd             fd = -1;
     struct stat             st;
-    static uint8_t          zeros[SBX_INIT_PACK_END];
     static sbx_init_list_t  list;
     static sbx_init_pack_t  pack;
 
@@ -62,6 +64,7 @@ sbx_init_file_verb_pack(sbx_init_serve_t *s, sbx_f_end_t *end, sbx_error_t *e)
     list.e = e;
     list.emit = sbx_init_pack_emit;
     list.data = &pack;
+    pack.s = s;
     pack.gzip = (s->file.flags & SBX_FILE_F_GZIP) != 0;
     s->patience = SBX_INIT_PACK_STEP;
     s->file.limit = 0;
@@ -103,6 +106,10 @@ sbx_init_file_verb_pack(sbx_init_serve_t *s, sbx_f_end_t *end, sbx_error_t *e)
 
     pack.sending = 1;
 
+    if (sbx_tar_create(&pack.tar, sbx_init_pack_write, &pack, e) != 0) {
+        return -1;
+    }
+
     if (S_ISDIR(st.st_mode)) {
         rc = sbx_init_pack_walk(s, &list, fd);
 
@@ -114,11 +121,13 @@ sbx_init_file_verb_pack(sbx_init_serve_t *s, sbx_f_end_t *end, sbx_error_t *e)
                                  strrchr(list.path, '/') + 1);
     }
 
-    if (rc != 0 || sbx_init_pack_put(&list, zeros, sizeof(zeros), 1) != 0) {
+    if (rc != 0 || sbx_tar_finish(&pack.tar, e) != 0
+        || (pack.gzip && sbx_init_pack_deflate(&pack, NULL, 0, 1, e) != 0))
+    {
         return -1;
     }
 
-    return sbx_init_pack_send(&list);
+    return sbx_init_pack_send(&pack, e);
 }
 
 
@@ -213,13 +222,14 @@ sbx_init_pack_entry(sbx_init_list_t *list, int fd, const char *name,
     ssize_t                 len;
     sbx_auto_fd             file = -1;
     struct stat             st;
-    static uint8_t          head[SBX_TAR_HEAD_MAX];
+    sbx_init_pack_t        *pack;
     static sbx_tar_entry_t  entry;
 
     if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == -1) {
         return errno == ENOENT ? 0 : sbx_init_errno(list->e, errno, "path");
     }
 
+    pack = list->data;
     memset(&entry, 0, sizeof(sbx_tar_entry_t));
 
     if (S_ISREG(st.st_mode)) {
@@ -272,10 +282,10 @@ sbx_init_pack_entry(sbx_init_list_t *list, int fd, const char *name,
     entry.mtime = st.st_mtim.tv_sec;
     entry.mtime_ns = (uint32_t) st.st_mtim.tv_nsec;
 
-    n = sbx_tar_head(&entry, st.st_uid, st.st_gid,
-                     st.st_uid == 0 ? "root" : "user", head);
-
-    if (sbx_init_pack_put(list, head, n, 0) != 0) {
+    if (sbx_tar_add(&pack->tar, &entry, st.st_uid, st.st_gid,
+                    st.st_uid == 0 ? "root" : "user", list->e)
+        != 0)
+    {
         return -1;
     }
 
@@ -286,12 +296,14 @@ sbx_init_pack_entry(sbx_init_list_t *list, int fd, const char *name,
 static int
 sbx_init_pack_file(sbx_init_list_t *list, int fd, uint64_t size)
 {
-    size_t          want;
-    ssize_t         n;
-    uint64_t        left;
-    static uint8_t  buf[65536];
+    size_t            want;
+    ssize_t           n;
+    uint64_t          left;
+    sbx_init_pack_t  *pack;
+    static uint8_t    buf[65536];
 
     left = size;
+    pack = list->data;
 
     while (left != 0) {
         want = left < sizeof(buf) ? (size_t) left : sizeof(buf);
@@ -310,62 +322,40 @@ sbx_init_pack_file(sbx_init_list_t *list, int fd, uint64_t size)
             n = (ssize_t) want;
         }
 
-        if (sbx_init_pack_put(list, buf, (size_t) n, 0) != 0) {
+        if (sbx_tar_put(&pack->tar, buf, (size_t) n, list->e) != 0) {
             return -1;
         }
 
         left -= (uint64_t) n;
     }
 
-    memset(buf, 0, SBX_TAR_BLOCK);
-
-    return sbx_init_pack_put(list, buf, sbx_tar_padding(size), 0);
+    return 0;
 }
 
 
 static int
-sbx_init_pack_put(sbx_init_list_t *list, const void *data, size_t n,
-    int flush)
+sbx_init_pack_write(void *data, const void *p, size_t n, sbx_error_t *e)
 {
-    int               rc;
     size_t            part;
-    const uint8_t    *p;
+    const uint8_t    *from;
     sbx_init_pack_t  *pack;
 
-    p = data;
-    pack = list->data;
+    pack = data;
 
     if (pack->gzip) {
-        pack->z.next_in = (uint8_t *) p;
-        pack->z.avail_in = (uInt) n;
-
-        do {
-            pack->z.next_out = pack->out + pack->n;
-            pack->z.avail_out = (uInt) (sizeof(pack->out) - pack->n);
-            rc = deflate(&pack->z, flush ? Z_FINISH : Z_NO_FLUSH);
-            pack->n = sizeof(pack->out) - pack->z.avail_out;
-
-            if (pack->n == sizeof(pack->out)
-                && sbx_init_pack_send(list) != 0)
-            {
-                return -1;
-            }
-
-        } while (pack->z.avail_in != 0 || (flush && rc != Z_STREAM_END));
-
-        return 0;
+        return sbx_init_pack_deflate(pack, p, n, 0, e);
     }
 
-    while (n != 0) {
+    for (from = p; n != 0; from += part, n -= part) {
         part = sizeof(pack->out) - pack->n;
         part = n < part ? n : part;
 
-        memcpy(pack->out + pack->n, p, part);
+        memcpy(pack->out + pack->n, from, part);
         pack->n += part;
-        p += part;
-        n -= part;
 
-        if (pack->n == sizeof(pack->out) && sbx_init_pack_send(list) != 0) {
+        if (pack->n == sizeof(pack->out)
+            && sbx_init_pack_send(pack, e) != 0)
+        {
             return -1;
         }
     }
@@ -375,12 +365,37 @@ sbx_init_pack_put(sbx_init_list_t *list, const void *data, size_t n,
 
 
 static int
-sbx_init_pack_send(sbx_init_list_t *list)
+sbx_init_pack_deflate(sbx_init_pack_t *pack, const void *p, size_t n,
+    int flush, sbx_error_t *e)
 {
-    size_t            n;
-    sbx_init_pack_t  *pack;
+    int  rc;
 
-    pack = list->data;
+    pack->z.next_in = (uint8_t *) p;
+    pack->z.avail_in = (uInt) n;
+
+    do {
+        pack->z.next_out = pack->out + pack->n;
+        pack->z.avail_out = (uInt) (sizeof(pack->out) - pack->n);
+        rc = deflate(&pack->z, flush ? Z_FINISH : Z_NO_FLUSH);
+        pack->n = sizeof(pack->out) - pack->z.avail_out;
+
+        if (pack->n == sizeof(pack->out)
+            && sbx_init_pack_send(pack, e) != 0)
+        {
+            return -1;
+        }
+
+    } while (pack->z.avail_in != 0 || (flush && rc != Z_STREAM_END));
+
+    return 0;
+}
+
+
+static int
+sbx_init_pack_send(sbx_init_pack_t *pack, sbx_error_t *e)
+{
+    size_t  n;
+
     n = pack->n;
     pack->n = 0;
 
@@ -388,11 +403,9 @@ sbx_init_pack_send(sbx_init_list_t *list)
         return 0;
     }
 
-    if (sbx_init_serve_frame(list->s, SBX_F_DATA, pack->out, n, list->e)
-        != 0)
-    {
+    if (sbx_init_serve_frame(pack->s, SBX_F_DATA, pack->out, n, e) != 0) {
         return -1;
     }
 
-    return sbx_init_serve_flush(list->s, list->e);
+    return sbx_init_serve_flush(pack->s, e);
 }

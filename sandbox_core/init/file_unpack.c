@@ -4,13 +4,11 @@
  * It is unpacked into a hidden directory, in the target, or in the nearest
  * directory above it that is there; only when the archive has come to its
  * end, and every entry is one that may be, its entries are moved to their
- * places.  First it is looked whether each can be; then directories that are
- * in both are merged, and all else is renamed.  What is replaced is kept in
- * the hidden directory meanwhile, by a second name, so that a rename that
- * fails undoes those before it.  Other file calls wait until it is done.
+ * places (file_unpack_move.c).
  *
- * Nothing in an archive is a path of ours: members are made name by name,
- * below the hidden directory, and no link is followed.
+ * libarchive tells what is in an archive, and no more (tar.c).  Nothing in an
+ * archive is a path of ours: members are made name by name, below the hidden
+ * directory, and no link is followed.
  */
 
 #include "init_unpack.h"
@@ -18,30 +16,33 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 
 
 #define SBX_INIT_UNPACK_ENTRIES  100000
 #define SBX_INIT_UNPACK_DEPTH    100
 #define SBX_INIT_UNPACK_TAIL     16777216        /* bytes */
+#define SBX_INIT_UNPACK_MEMORY   (192 * 1024 * 1024)
 #define SBX_INIT_UNPACK_OLD      "old"
 #define SBX_INIT_UNPACK_NEW      "new"
 
 
 static int sbx_init_unpack_begin(sbx_init_unpack_t *u);
 static int sbx_init_unpack_base(sbx_init_unpack_t *u);
+static int sbx_init_unpack_bound(sbx_error_t *e);
 static int sbx_init_unpack_all(sbx_init_unpack_t *u);
-static int sbx_init_unpack_entry(sbx_init_unpack_t *u, sbx_tar_t *tar,
+static int sbx_init_unpack_entries(sbx_init_unpack_t *u);
+static int sbx_init_unpack_entry(sbx_init_unpack_t *u,
     sbx_tar_entry_t *entry);
 static int sbx_init_unpack_name(sbx_init_unpack_t *u, char *path);
 static int sbx_init_unpack_parent(sbx_init_unpack_t *u, const char *path,
     int make, int *dir, const char **name);
 static int sbx_init_unpack_clear(sbx_init_unpack_t *u, int dir,
     const char *name);
-static int sbx_init_unpack_file(sbx_init_unpack_t *u, sbx_tar_t *tar,
+static int sbx_init_unpack_file(sbx_init_unpack_t *u,
     const sbx_tar_entry_t *entry, int dir, const char *name);
 static int sbx_init_unpack_directory(sbx_init_unpack_t *u,
     const sbx_tar_entry_t *entry, int dir, const char *name);
@@ -49,10 +50,16 @@ static int sbx_init_unpack_link(sbx_init_unpack_t *u,
     const sbx_tar_entry_t *entry, int dir, const char *name);
 static int sbx_init_unpack_hard(sbx_init_unpack_t *u, sbx_tar_entry_t *entry,
     int dir, const char *name);
-static int sbx_init_unpack_read(void *data, void *buf, size_t n,
+static int sbx_init_unpack_write(sbx_init_unpack_t *u, int fd,
+    const uint8_t *p, size_t n, uint64_t offset);
+static ssize_t sbx_init_unpack_read(void *data, const void **p,
     sbx_error_t *e);
+static ssize_t sbx_init_unpack_inflate(sbx_init_unpack_t *u, const void **p);
 static int sbx_init_unpack_more(sbx_init_unpack_t *u);
 static int sbx_init_unpack_rest(sbx_init_unpack_t *u);
+
+
+static uint8_t  sbx_init_unpack_plain[65536];      /* what u->z gave */
 
 
 static int
@@ -86,7 +93,11 @@ sbx_init_file_verb_unpack(sbx_init_serve_t *s, sbx_f_end_t *end,
         return -1;
     }
 
-    rc = sbx_init_unpack_begin(&u);
+    rc = sbx_init_unpack_bound(e);
+
+    if (rc == 0) {
+        rc = sbx_init_unpack_begin(&u);
+    }
 
     if (rc == 0) {
         rc = sbx_init_unpack_all(&u);
@@ -105,6 +116,24 @@ sbx_init_file_verb_unpack(sbx_init_serve_t *s, sbx_f_end_t *end,
     }
 
     return rc;
+}
+
+
+/* An archive's headers are held, of sparse files as many as it has. */
+
+static int
+sbx_init_unpack_bound(sbx_error_t *e)
+{
+    struct rlimit  limit;
+
+    limit.rlim_cur = SBX_INIT_UNPACK_MEMORY;
+    limit.rlim_max = SBX_INIT_UNPACK_MEMORY;
+
+    if (setrlimit(RLIMIT_AS, &limit) == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL, "setrlimit() failed");
+    }
+
+    return 0;
 }
 
 
@@ -227,33 +256,17 @@ sbx_init_unpack_base(sbx_init_unpack_t *u)
 static int
 sbx_init_unpack_all(sbx_init_unpack_t *u)
 {
-    int                     rc;
-    sbx_tar_t               tar;
-    static sbx_tar_entry_t  entry;
+    int  rc;
 
-    sbx_tar_open(&tar, sbx_init_unpack_read, u);
+    rc = sbx_tar_open(&u->tar, sbx_init_unpack_read, u, u->e);
 
-    for ( ;; ) {
-        sbx_init_serve_alarm(u->s, SBX_INIT_UNPACK_STEP);
-
-        rc = sbx_tar_next(&tar, &entry, u->e);
-
-        if (rc != 1) {
-            break;
-        }
-
-        if (++u->end->count > SBX_INIT_UNPACK_ENTRIES) {
-            return sbx_error(u->e, 0, SBX_E_TOO_LARGE,
-                             "the archive has more than %d entries",
-                             SBX_INIT_UNPACK_ENTRIES);
-        }
-
-        if (sbx_init_unpack_entry(u, &tar, &entry) != 0) {
-            return -1;
-        }
+    if (rc == 0) {
+        rc = sbx_init_unpack_entries(u);
     }
 
-    if (rc == -1 || sbx_init_unpack_rest(u) != 0) {
+    sbx_tar_close(&u->tar);
+
+    if (rc != 0 || sbx_init_unpack_rest(u) != 0) {
         return -1;
     }
 
@@ -267,7 +280,35 @@ sbx_init_unpack_all(sbx_init_unpack_t *u)
 
 
 static int
-sbx_init_unpack_entry(sbx_init_unpack_t *u, sbx_tar_t *tar,
+sbx_init_unpack_entries(sbx_init_unpack_t *u)
+{
+    int                     rc;
+    static sbx_tar_entry_t  entry;
+
+    for ( ;; ) {
+        sbx_init_serve_alarm(u->s, SBX_INIT_UNPACK_STEP);
+
+        rc = sbx_tar_next(&u->tar, &entry, u->e);
+
+        if (rc != 1) {
+            return rc;
+        }
+
+        if (++u->end->count > SBX_INIT_UNPACK_ENTRIES) {
+            return sbx_error(u->e, 0, SBX_E_TOO_LARGE,
+                             "the archive has more than %d entries",
+                             SBX_INIT_UNPACK_ENTRIES);
+        }
+
+        if (sbx_init_unpack_entry(u, &entry) != 0) {
+            return -1;
+        }
+    }
+}
+
+
+static int
+sbx_init_unpack_entry(sbx_init_unpack_t *u,
     sbx_tar_entry_t *entry)
 {
     int          rc;
@@ -306,7 +347,7 @@ sbx_init_unpack_entry(sbx_init_unpack_t *u, sbx_tar_t *tar,
     switch (entry->type) {
 
     case SBX_TAR_FILE:
-        return sbx_init_unpack_file(u, tar, entry, dir, name);
+        return sbx_init_unpack_file(u, entry, dir, name);
 
     case SBX_TAR_SYMLINK:
         return sbx_init_unpack_link(u, entry, dir, name);
@@ -442,15 +483,16 @@ sbx_init_unpack_clear(sbx_init_unpack_t *u, int dir, const char *name)
 
 
 static int
-sbx_init_unpack_file(sbx_init_unpack_t *u, sbx_tar_t *tar,
+sbx_init_unpack_file(sbx_init_unpack_t *u,
     const sbx_tar_entry_t *entry, int dir, const char *name)
 {
-    size_t           k;
-    ssize_t          n, written;
+    int              rc;
+    size_t           n;
+    uint64_t         offset, written;
+    const void      *p;
     sbx_auto_fd      fd = -1;
     struct statvfs   fs;
     struct timespec  times[2];
-    static uint8_t   buf[65536];
 
     if (fstatvfs(dir, &fs) == 0
         && entry->size / fs.f_frsize > fs.f_bavail)
@@ -465,37 +507,32 @@ sbx_init_unpack_file(sbx_init_unpack_t *u, sbx_tar_t *tar,
         return sbx_init_errno(u->e, errno, "the archive");
     }
 
-    for ( ;; ) {
-        n = sbx_tar_data(tar, buf, sizeof(buf), u->e);
+    written = 0;
 
-        if (n == -1) {
+    for ( ;; ) {
+        rc = sbx_tar_data(&u->tar, &p, &n, &offset, u->e);
+
+        if (rc == -1) {
             return -1;
         }
 
-        if (n == 0) {
+        if (rc == 0) {
             break;
         }
 
-        u->end->size += (uint64_t) n;
-
-        for (k = 0; k < (size_t) n; k += (size_t) written) {
-            written = write(fd, buf + k, (size_t) n - k);
-
-            if (written == -1) {
-                if (errno != EINTR) {
-                    return sbx_init_errno(u->e, errno, "the archive");
-                }
-
-                if (sbx_init_serve_late(u->e) != 0) {
-                    return -1;
-                }
-
-                written = 0;
-            }
+        if (sbx_init_unpack_write(u, fd, p, n, offset) != 0) {
+            return -1;
         }
 
+        written = offset + n;
         sbx_init_serve_alarm(u->s, SBX_INIT_UNPACK_STEP);
     }
+
+    if (written != entry->size && ftruncate(fd, (off_t) entry->size) == -1) {
+        return sbx_init_errno(u->e, errno, "the archive");
+    }
+
+    u->end->size += entry->size;
 
     memset(times, 0, sizeof(times));
     times[0].tv_nsec = UTIME_NOW;
@@ -509,6 +546,33 @@ sbx_init_unpack_file(sbx_init_unpack_t *u, sbx_tar_t *tar,
     /* a time that the file system lacks is no reason */
 
     (void) futimens(fd, times);
+
+    return 0;
+}
+
+
+static int
+sbx_init_unpack_write(sbx_init_unpack_t *u, int fd, const uint8_t *p,
+    size_t n, uint64_t offset)
+{
+    size_t   k;
+    ssize_t  written;
+
+    for (k = 0; k < n; k += (size_t) written) {
+        written = pwrite(fd, p + k, n - k, (off_t) (offset + k));
+
+        if (written == -1) {
+            if (errno != EINTR) {
+                return sbx_init_errno(u->e, errno, "the archive");
+            }
+
+            if (sbx_init_serve_late(u->e) != 0) {
+                return -1;
+            }
+
+            written = 0;
+        }
+    }
 
     return 0;
 }
@@ -631,6 +695,119 @@ sbx_init_unpack_hard(sbx_init_unpack_t *u, sbx_tar_entry_t *entry, int dir,
 /* ---- its bytes --------------------------------------------------------- */
 
 
+static ssize_t
+sbx_init_unpack_read(void *data, const void **p, sbx_error_t *e)
+{
+    int                 rc;
+    ssize_t             n;
+    sbx_init_unpack_t  *u;
+
+    u = data;
+
+    if (!u->begun) {
+        rc = sbx_init_unpack_more(u);
+
+        if (rc != 0) {
+            return rc == 1 ? 0 : -1;
+        }
+
+        /* what is compressed begins with 1f, which no name does */
+
+        u->begun = 1;
+        u->gzip = (u->data[0] == 0x1f);
+
+        if (u->gzip && inflateInit2(&u->z, 15 + 16) != Z_OK) {
+            return sbx_init_errno(e, ENOMEM, "the archive");
+        }
+    }
+
+    if (sbx_init_serve_late(e) != 0) {
+        return -1;
+    }
+
+    if (u->gzip) {
+        return sbx_init_unpack_inflate(u, p);
+    }
+
+    if (u->left == 0) {
+        rc = sbx_init_unpack_more(u);
+
+        if (rc != 0) {
+            return rc == 1 ? 0 : -1;
+        }
+    }
+
+    *p = u->data;
+    n = (ssize_t) u->left;
+    u->left = 0;
+
+    return n;
+}
+
+
+/*
+ * zlib checks each part's sum, which libarchive's filter does not.  Parts may
+ * follow each other; what follows and is none is passed over, as gzip does.
+ */
+
+static ssize_t
+sbx_init_unpack_inflate(sbx_init_unpack_t *u, const void **p)
+{
+    int  rc;
+
+    do {
+        if (u->left == 0) {
+            rc = sbx_init_unpack_more(u);
+
+            if (rc == -1) {
+                return -1;
+            }
+
+            if (rc == 1) {
+                return u->done ? 0
+                       : sbx_error(u->e, 0, SBX_E_INVALID,
+                                   "the archive's compressed data ends too "
+                                   "early");
+            }
+        }
+
+        if (u->done) {
+            u->tail |= (u->data[0] != 0x1f);
+
+            if (u->tail) {
+                u->left = 0;
+                continue;
+            }
+
+            (void) inflateReset(&u->z);
+            u->done = 0;
+        }
+
+        u->z.next_in = (uint8_t *) u->data;
+        u->z.avail_in = (uInt) u->left;
+        u->z.next_out = sbx_init_unpack_plain;
+        u->z.avail_out = sizeof(sbx_init_unpack_plain);
+
+        rc = inflate(&u->z, Z_NO_FLUSH);
+
+        if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR) {
+            return sbx_error(u->e, 0, SBX_E_INVALID,
+                             "the archive's compressed data is damaged");
+        }
+
+        u->data += u->left - u->z.avail_in;
+        u->left = u->z.avail_in;
+        u->done = (rc == Z_STREAM_END);
+
+    } while (u->tail
+             || u->z.avail_out == sizeof(sbx_init_unpack_plain));
+
+    *p = sbx_init_unpack_plain;
+
+    return (ssize_t) (sizeof(sbx_init_unpack_plain) - u->z.avail_out);
+}
+
+
 static int
 sbx_init_unpack_more(sbx_init_unpack_t *u)
 {
@@ -666,111 +843,29 @@ sbx_init_unpack_more(sbx_init_unpack_t *u)
 }
 
 
-static int
-sbx_init_unpack_read(void *data, void *buf, size_t n, sbx_error_t *e)
-{
-    int                 rc;
-    size_t              part, got;
-    sbx_init_unpack_t  *u;
-
-    u = data;
-    got = 0;
-
-    while (got < n) {
-        if (u->left == 0) {
-            rc = u->done ? 1 : sbx_init_unpack_more(u);
-
-            if (rc == -1) {
-                return -1;
-            }
-
-            if (rc == 1) {
-                if ((got == 0 || u->rest) && (!u->gzip || u->done)) {
-                    return 1;
-                }
-
-                return sbx_error(e, 0, SBX_E_INVALID,
-                                 "the archive ends too early");
-            }
-        }
-
-        /* what is compressed begins with 1f, which no name does */
-
-        if (!u->begun) {
-            u->begun = 1;
-            u->gzip = (u->data[0] == 0x1f);
-
-            if (u->gzip && inflateInit2(&u->z, 15 + 16) != Z_OK) {
-                return sbx_init_errno(e, ENOMEM, "the archive");
-            }
-        }
-
-        if (!u->gzip) {
-            part = n - got < u->left ? n - got : u->left;
-            memcpy((uint8_t *) buf + got, u->data, part);
-            u->data += part;
-            u->left -= part;
-            got += part;
-            continue;
-        }
-
-        if (u->done) {
-            u->left = 0;
-            continue;
-        }
-
-        u->z.next_in = (uint8_t *) u->data;
-        u->z.avail_in = (uInt) u->left;
-        u->z.next_out = (uint8_t *) buf + got;
-        u->z.avail_out = (uInt) (n - got);
-
-        rc = inflate(&u->z, Z_NO_FLUSH);
-
-        if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR) {
-            return sbx_error(e, 0, SBX_E_INVALID,
-                             "the archive's compressed data is damaged");
-        }
-
-        u->data += u->left - u->z.avail_in;
-        u->left = u->z.avail_in;
-        got = n - u->z.avail_out;
-        u->done = (rc == Z_STREAM_END);
-    }
-
-    return sbx_init_serve_late(e);
-}
-
-
 /* To the empty frame: what is compressed is read to its sum, but a few bytes
  * may become any number of zeros after the archive's end. */
 
 static int
 sbx_init_unpack_rest(sbx_init_unpack_t *u)
 {
-    int      rc;
-    size_t   n;
-    uint8_t  buf[4096];
+    size_t       tail;
+    ssize_t      n;
+    const void  *p;
 
-    u->rest = 1;
+    tail = 0;
 
-    for (n = 0; u->gzip && !u->done; n += sizeof(buf)) {
-        if (n > SBX_INIT_UNPACK_TAIL) {
+    do {
+        n = sbx_init_unpack_read(u, &p, u->e);
+        tail += n > 0 ? (size_t) n : 0;
+
+        if (tail > SBX_INIT_UNPACK_TAIL && u->gzip) {
             return sbx_error(u->e, 0, SBX_E_INVALID,
                              "the archive has more than %d bytes after its "
                              "end", SBX_INIT_UNPACK_TAIL);
         }
 
-        rc = sbx_init_unpack_read(u, buf, sizeof(buf), u->e);
+    } while (n > 0);
 
-        if (rc == -1) {
-            return -1;
-        }
-    }
-
-    do {
-        rc = sbx_init_unpack_more(u);
-
-    } while (rc == 0);
-
-    return rc == 1 ? 0 : -1;
+    return n == 0 ? 0 : -1;
 }

@@ -312,6 +312,10 @@ sbx_init_unpack_undo(sbx_init_unpack_t *u)
             char         what = *p++;
             sbx_auto_fd  from = -1, to = -1;
 
+            if (what == 'r') {
+                (void) snprintf(kept, sizeof(kept), "%u", --u->kept);
+            }
+
             slash = strrchr(p, '/');
             name = slash != NULL ? slash + 1 : p;
 
@@ -334,7 +338,6 @@ sbx_init_unpack_undo(sbx_init_unpack_t *u)
                 continue;
             }
 
-            (void) snprintf(kept, sizeof(kept), "%u", --u->kept);
             (void) renameat(u->old, kept, to, name);
         }
     }

@@ -29,14 +29,15 @@ typedef struct {
     int                target;
 
     /* what comes */
+    sbx_tar_t          tar;
     const uint8_t     *data;                   /* of the last frame */
     size_t             left;
     uint64_t           received;
     unsigned           begun:1;
     unsigned           gzip:1;
     unsigned           over:1;                 /* the empty frame has come */
-    unsigned           done:1;                 /* the compressed data has */
-    unsigned           rest:1;                 /* any end is an end */
+    unsigned           done:1;                 /* one compressed part has */
+    unsigned           tail:1;                 /* what follows is none */
     z_stream           z;
 
     /* what was moved, to undo it */

@@ -1,680 +1,512 @@
+/*
+ * libarchive is asked for tar alone: no other format, no filter, nothing
+ * that would start a program or touch the disk.
+ *
+ * Names are bytes here.  libarchive believes those of pax headers to be
+ * UTF-8, and would turn them into what it takes for the locale's characters,
+ * normalised on the way, by iconv(), which in a static program loads modules
+ * from the file system: from the session's.  So iconv() is our own: it knows
+ * nothing to turn UTF-8 into, for which reason libarchive warns, and gives the
+ * name as it was; and into UTF-8, for headers that are written, goes what
+ * is UTF-8 already.  Other names are written as "BINARY".
+ */
+
 #include "tar.h"
 
-#include <stdio.h>
-#include <stdlib.h>
+#include "json.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <errno.h>
+#include <iconv.h>
 #include <string.h>
-#include <sys/types.h>
 
 
-/* A header's fields, by their places. */
-#define SBX_TAR_NAME       0
-#define SBX_TAR_MODE       100
-#define SBX_TAR_UID        108
-#define SBX_TAR_GID        116
-#define SBX_TAR_SIZE       124
-#define SBX_TAR_MTIME      136
-#define SBX_TAR_SUM        148
-#define SBX_TAR_TYPE       156
-#define SBX_TAR_LINK       157
-#define SBX_TAR_MAGIC      257
-#define SBX_TAR_OWNER      265
-#define SBX_TAR_PREFIX     345
-
-#define SBX_TAR_EXTENSIONS 16         /* before one entry */
-#define SBX_TAR_SIZE_MAX   (UINT64_C(1) << 60)
+#define SBX_TAR_SIZE_MAX   (INT64_C(1) << 60)
 
 
-/* What extension headers have said of the entry that follows them. */
-typedef struct {
-    unsigned   has_path:1;
-    unsigned   has_target:1;
-    unsigned   has_size:1;
-    unsigned   has_mtime:1;
-    unsigned   sparse:1;
-} sbx_tar_said_t;
+/*
+ * What libarchive's pax writer says of an entry it cannot have, which none
+ * of ours is.  Where libarchive defines it, each format's writer comes along,
+ * and with them libraries that nothing here uses.
+ */
+void sbx_tar_unsupported(struct archive *archive, struct archive_entry *entry,
+    const char *format)
+    __asm__("__archive_write_entry_filetype_unsupported")
+    __attribute__((weak));
+
+static la_ssize_t sbx_tar_on_read(struct archive *archive, void *data,
+    const void **p);
+static la_ssize_t sbx_tar_on_write(struct archive *archive, void *data,
+    const void *p, size_t n);
+static int sbx_tar_fill(sbx_tar_t *tar, struct archive_entry *from,
+    sbx_tar_entry_t *entry, sbx_error_t *e);
+static int sbx_tar_string(char *to, const char *from, sbx_error_t *e);
+static int sbx_tar_benign(struct archive *archive, const char *what);
+static int sbx_tar_failed(struct archive *archive, sbx_error_t *e);
 
 
-static int sbx_tar_skip(sbx_tar_t *tar, sbx_error_t *e);
-static int sbx_tar_block(sbx_tar_t *tar, uint8_t *block, sbx_error_t *e);
-static int sbx_tar_sum(const uint8_t *block);
-static int sbx_tar_number(const uint8_t *p, size_t n, uint64_t *value);
-static int sbx_tar_extra(sbx_tar_t *tar, const uint8_t *block, int type,
-    sbx_tar_entry_t *entry, sbx_tar_said_t *said, sbx_error_t *e);
-static int sbx_tar_pax(char *p, size_t n, sbx_tar_entry_t *entry,
-    sbx_tar_said_t *said, sbx_error_t *e);
-static int sbx_tar_record(const char *key, const char *value, size_t len,
-    sbx_tar_entry_t *entry, sbx_tar_said_t *said, sbx_error_t *e);
-static int sbx_tar_time(const char *value, sbx_tar_entry_t *entry);
-static int sbx_tar_string(char *to, const char *from, size_t len,
-    sbx_error_t *e);
-static int sbx_tar_fill(sbx_tar_t *tar, const uint8_t *block,
-    sbx_tar_entry_t *entry, const sbx_tar_said_t *said, sbx_error_t *e);
+/* ---- characters -------------------------------------------------------- */
 
 
-void
-sbx_tar_open(sbx_tar_t *tar,
-    int (*read)(void *data, void *buf, size_t n, sbx_error_t *e), void *data)
+iconv_t
+iconv_open(const char *to, const char *from)
+{
+    static char  utf8;
+
+    (void) from;
+
+    if (strcmp(to, "UTF-8") == 0) {
+        return &utf8;
+    }
+
+    errno = EINVAL;
+
+    return (iconv_t) -1;
+}
+
+
+size_t
+iconv(iconv_t cd, char **in, size_t *in_left, char **out, size_t *out_left)
+{
+    size_t  n;
+
+    (void) cd;
+
+    if (in == NULL || *in == NULL) {
+        return 0;
+    }
+
+    while (*in_left != 0) {
+        n = sbx_utf8_sequence(*in, *in_left);
+
+        if (n == 0 || n > *out_left) {
+            errno = n == 0 ? EILSEQ : E2BIG;
+            return (size_t) -1;
+        }
+
+        memcpy(*out, *in, n);
+        *in += n;
+        *in_left -= n;
+        *out += n;
+        *out_left -= n;
+    }
+
+    return 0;
+}
+
+
+int
+iconv_close(iconv_t cd)
+{
+    (void) cd;
+
+    return 0;
+}
+
+
+/* ---- reading ----------------------------------------------------------- */
+
+
+int
+sbx_tar_open(sbx_tar_t *tar, sbx_tar_read_t read, void *data, sbx_error_t *e)
 {
     memset(tar, 0, sizeof(sbx_tar_t));
     tar->read = read;
     tar->data = data;
+    tar->e = e;
+    tar->archive = archive_read_new();
+
+    if (tar->archive == NULL
+        || archive_read_support_format_tar(tar->archive) != ARCHIVE_OK)
+    {
+        return sbx_error(e, ENOMEM, SBX_E_UNAVAILABLE,
+                         "out of memory for an archive");
+    }
+
+    /* the first bytes are read here; none at all are no archive to libarchive,
+     * but an empty one to us */
+
+    if (archive_read_open(tar->archive, tar, NULL, sbx_tar_on_read, NULL)
+            != ARCHIVE_OK
+        && (tar->some || tar->failed))
+    {
+        return tar->failed ? -1 : sbx_tar_failed(tar->archive, e);
+    }
+
+    return 0;
+}
+
+
+void
+sbx_tar_close(sbx_tar_t *tar)
+{
+    if (tar->archive != NULL) {
+        (void) archive_read_free(tar->archive);
+        tar->archive = NULL;
+    }
+}
+
+
+static la_ssize_t
+sbx_tar_on_read(struct archive *archive, void *data, const void **p)
+{
+    ssize_t     n;
+    sbx_tar_t  *tar;
+
+    tar = data;
+    n = tar->failed ? -1 : tar->read(tar->data, p, tar->e);
+
+    if (n == -1) {
+        tar->failed = 1;
+        archive_set_error(archive, EIO, "no more bytes");
+        return ARCHIVE_FATAL;
+    }
+
+    tar->some |= (n != 0);
+
+    return n;
 }
 
 
 int
 sbx_tar_next(sbx_tar_t *tar, sbx_tar_entry_t *entry, sbx_error_t *e)
 {
-    int             rc;
-    uint8_t         block[SBX_TAR_BLOCK];
-    unsigned        i;
-    sbx_tar_said_t  said;
+    int                    rc;
+    struct archive_entry  *from;
 
-    memset(entry, 0, sizeof(sbx_tar_entry_t));
-    memset(&said, 0, sizeof(sbx_tar_said_t));
+    tar->e = e;
+    rc = archive_read_next_header(tar->archive, &from);
 
-    for (i = 0; i < SBX_TAR_EXTENSIONS; i++) {
-        if (sbx_tar_skip(tar, e) != 0) {
-            return -1;
-        }
-
-        rc = sbx_tar_block(tar, block, e);
-
-        if (rc != 1) {
-            return rc;
-        }
-
-        switch (block[SBX_TAR_TYPE]) {
-
-        case 'x':
-        case 'X':
-        case 'g':
-        case 'L':
-        case 'K':
-            if (sbx_tar_extra(tar, block, block[SBX_TAR_TYPE], entry, &said,
-                              e)
-                != 0)
-            {
-                return -1;
-            }
-
-            break;
-
-        default:
-            return sbx_tar_fill(tar, block, entry, &said, e) == 0 ? 1 : -1;
-        }
-    }
-
-    return sbx_error(e, 0, SBX_E_INVALID,
-                     "the archive has too many extensions before an entry");
-}
-
-
-static int
-sbx_tar_skip(sbx_tar_t *tar, sbx_error_t *e)
-{
-    size_t   n;
-    uint8_t  buf[4096];
-
-    while (tar->left != 0) {
-        n = tar->left < sizeof(buf) ? (size_t) tar->left : sizeof(buf);
-
-        if (tar->read(tar->data, buf, n, e) != 0) {
-            return sbx_error(e, 0, SBX_E_INVALID,
-                             "the archive ends within an entry");
-        }
-
-        tar->left -= n;
-    }
-
-    tar->file = 0;
-
-    return 0;
-}
-
-
-/* 1: a header; 0: the end, which a block of zeros is, too. */
-
-static int
-sbx_tar_block(sbx_tar_t *tar, uint8_t *block, sbx_error_t *e)
-{
-    int     rc;
-    size_t  i;
-
-    rc = tar->read(tar->data, block, SBX_TAR_BLOCK, e);
-
-    if (rc != 0) {
-        return rc == 1 ? 0 : -1;
-    }
-
-    for (i = 0; i < SBX_TAR_BLOCK && block[i] == 0; i++) { /* void */ }
-
-    if (i == SBX_TAR_BLOCK) {
-        return 0;
-    }
-
-    if (!sbx_tar_sum(block)) {
-        return sbx_error(e, 0, SBX_E_INVALID,
-                         "this is no tar archive, or a header of it is "
-                         "damaged");
-    }
-
-    return 1;
-}
-
-
-/* Some have summed signed characters. */
-
-static int
-sbx_tar_sum(const uint8_t *block)
-{
-    size_t    i;
-    int64_t   plain, other;
-    uint64_t  told;
-
-    if (sbx_tar_number(block + SBX_TAR_SUM, 8, &told) != 0) {
-        return 0;
-    }
-
-    plain = 0;
-    other = 0;
-
-    for (i = 0; i < SBX_TAR_BLOCK; i++) {
-        if (i >= SBX_TAR_SUM && i < SBX_TAR_SUM + 8) {
-            plain += ' ';
-            other += ' ';
-            continue;
-        }
-
-        plain += block[i];
-        other += (int8_t) block[i];
-    }
-
-    return (int64_t) told == plain || (int64_t) told == other;
-}
-
-
-/* Octal digits, or with the first bit set a number of 256s. */
-
-static int
-sbx_tar_number(const uint8_t *p, size_t n, uint64_t *value)
-{
-    size_t    i;
-    uint64_t  v;
-
-    v = 0;
-
-    if (p[0] & 0x80) {
-        if (p[0] != 0x80) {
-            return -1;
-        }
-
-        for (i = 1; i < n; i++) {
-            if (v >> 52) {
-                return -1;
-            }
-
-            v = v << 8 | p[i];
-        }
-
-        *value = v;
-        return 0;
-    }
-
-    for (i = 0; i < n && p[i] == ' '; i++) { /* void */ }
-
-    for ( /* void */ ; i < n && p[i] >= '0' && p[i] <= '7'; i++) {
-        v = v << 3 | (uint64_t) (p[i] - '0');
-    }
-
-    if (i < n && p[i] != ' ' && p[i] != '\0') {
+    if (tar->failed) {
         return -1;
     }
 
-    *value = v;
+    if (rc == ARCHIVE_EOF || !tar->some) {
+        return 0;
+    }
 
-    return 0;
+    if (rc != ARCHIVE_OK
+        && (rc != ARCHIVE_WARN
+            || !sbx_tar_benign(tar->archive, "can't be converted")))
+    {
+        return sbx_tar_failed(tar->archive, e);
+    }
+
+    return sbx_tar_fill(tar, from, entry, e) == 0 ? 1 : -1;
 }
 
 
 static int
-sbx_tar_extra(sbx_tar_t *tar, const uint8_t *block, int type,
-    sbx_tar_entry_t *entry, sbx_tar_said_t *said, sbx_error_t *e)
+sbx_tar_fill(sbx_tar_t *tar, struct archive_entry *from,
+    sbx_tar_entry_t *entry, sbx_error_t *e)
 {
     size_t       n;
-    uint64_t     size;
-    static char  buf[SBX_TAR_EXTRA_MAX + 1];
+    long         ns;
+    int64_t      size;
+    const char  *hard;
 
-    if (sbx_tar_number(block + SBX_TAR_SIZE, 12, &size) != 0
-        || size > SBX_TAR_EXTRA_MAX)
+    static const struct {
+        unsigned        filetype;
+        sbx_tar_type_t  type;
+    } types[] = {
+        { AE_IFREG, SBX_TAR_FILE }, { AE_IFDIR, SBX_TAR_DIRECTORY },
+        { AE_IFLNK, SBX_TAR_SYMLINK }
+    };
+
+    memset(entry, 0, sizeof(sbx_tar_entry_t));
+    entry->type = SBX_TAR_OTHER;
+    entry->mode = (uint32_t) archive_entry_perm(from) & 07777;
+    entry->mtime = archive_entry_mtime(from);
+
+    /* a fraction counts away from zero: before 1970 there is none */
+
+    ns = archive_entry_mtime_nsec(from);
+
+    if (entry->mtime >= 0 && ns >= 0 && ns < 1000000000) {
+        entry->mtime_ns = (uint32_t) ns;
+    }
+
+    for (n = 0; n < sizeof(types) / sizeof(types[0]); n++) {
+        if (types[n].filetype == archive_entry_filetype(from)) {
+            entry->type = types[n].type;
+        }
+    }
+
+    hard = archive_entry_hardlink(from);
+
+    if (hard != NULL) {
+        entry->type = SBX_TAR_HARDLINK;
+    }
+
+    if (sbx_tar_string(entry->path, archive_entry_pathname(from), e) != 0
+        || sbx_tar_string(entry->target, hard != NULL ? hard
+                          : archive_entry_symlink(from), e) != 0)
     {
-        return sbx_error(e, 0, SBX_E_INVALID,
-                         "the archive has an extension of more than %d bytes",
-                         SBX_TAR_EXTRA_MAX);
-    }
-
-    n = (size_t) size;
-    tar->left = size + sbx_tar_padding(size);
-
-    /* what is said of all entries is of owners and times: not for us */
-
-    if (type == 'g') {
-        return 0;
-    }
-
-    if (n != 0 && tar->read(tar->data, buf, n, e) != 0) {
-        return sbx_error(e, 0, SBX_E_INVALID,
-                         "the archive ends within an extension");
-    }
-
-    tar->left -= n;
-    buf[n] = '\0';
-
-    switch (type) {
-
-    case 'L':
-        said->has_path = 1;
-        return sbx_tar_string(entry->path, buf, strlen(buf), e);
-
-    case 'K':
-        said->has_target = 1;
-        return sbx_tar_string(entry->target, buf, strlen(buf), e);
-
-    default:
-        return sbx_tar_pax(buf, n, entry, said, e);
-    }
-}
-
-
-/* "LENGTH key=value\n" ... */
-
-static int
-sbx_tar_pax(char *p, size_t n, sbx_tar_entry_t *entry, sbx_tar_said_t *said,
-    sbx_error_t *e)
-{
-    char    *key, *value, *end;
-    size_t   len, i;
-
-    while (n != 0) {
-        len = 0;
-
-        for (i = 0; i < n && p[i] >= '0' && p[i] <= '9' && len < n; i++) {
-            len = len * 10 + (size_t) (p[i] - '0');
-        }
-
-        if (i == 0 || i == n || p[i] != ' ' || len > n || len < i + 4
-            || p[len - 1] != '\n')
-        {
-            return sbx_error(e, 0, SBX_E_INVALID,
-                             "the archive has a malformed extension");
-        }
-
-        key = p + i + 1;
-        end = p + len - 1;
-        value = memchr(key, '=', (size_t) (end - key));
-
-        if (value == NULL) {
-            return sbx_error(e, 0, SBX_E_INVALID,
-                             "the archive has a malformed extension");
-        }
-
-        *value++ = '\0';
-        *end = '\0';
-
-        if (sbx_tar_record(key, value, (size_t) (end - value), entry, said, e)
-            != 0)
-        {
-            return -1;
-        }
-
-        p += len;
-        n -= len;
-    }
-
-    return 0;
-}
-
-
-static int
-sbx_tar_record(const char *key, const char *value, size_t len,
-    sbx_tar_entry_t *entry, sbx_tar_said_t *said, sbx_error_t *e)
-{
-    char                *end;
-    unsigned long long   n;
-
-    if (strcmp(key, "path") == 0) {
-        said->has_path = 1;
-        return sbx_tar_string(entry->path, value, len, e);
-    }
-
-    if (strcmp(key, "linkpath") == 0) {
-        said->has_target = 1;
-        return sbx_tar_string(entry->target, value, len, e);
-    }
-
-    if (strncmp(key, "GNU.sparse.", sizeof("GNU.sparse.") - 1) == 0) {
-        said->sparse = 1;
-        return 0;
-    }
-
-    if (strcmp(key, "size") == 0) {
-        n = strtoull(value, &end, 10);
-
-        if (value[0] < '0' || value[0] > '9' || *end != '\0'
-            || n > SBX_TAR_SIZE_MAX)
-        {
-            return sbx_error(e, 0, SBX_E_INVALID,
-                             "the archive has an entry without a size");
-        }
-
-        entry->size = n;
-        said->has_size = 1;
-        return 0;
-    }
-
-    if (strcmp(key, "mtime") == 0 && sbx_tar_time(value, entry) == 0) {
-        said->has_mtime = 1;
-    }
-
-    return 0;
-}
-
-
-static int
-sbx_tar_time(const char *value, sbx_tar_entry_t *entry)
-{
-    char      *end;
-    uint32_t   ns, unit;
-
-    entry->mtime = strtoll(value, &end, 10);
-    ns = 0;
-
-    if (end == value) {
         return -1;
     }
 
-    if (*end == '.') {
-        for (unit = 100000000, end++; *end >= '0' && *end <= '9'; end++) {
-            ns += unit * (uint32_t) (*end - '0');
-            unit /= 10;
-        }
+    /* before POSIX a directory was a file whose name ends so */
+
+    n = strlen(entry->path);
+
+    if (entry->type == SBX_TAR_FILE && n != 0 && entry->path[n - 1] == '/') {
+        entry->type = SBX_TAR_DIRECTORY;
     }
 
-    entry->mtime_ns = value[0] == '-' ? 0 : ns;
+    size = archive_entry_size(from);
+
+    if (entry->type == SBX_TAR_FILE) {
+        if (size < 0 || size > SBX_TAR_SIZE_MAX) {
+            return sbx_error(e, 0, SBX_E_INVALID,
+                             "the archive has a file of no possible size");
+        }
+
+        entry->size = (uint64_t) size;
+    }
+
+    tar->size = entry->size;
 
     return 0;
 }
 
 
 static int
-sbx_tar_string(char *to, const char *from, size_t len, sbx_error_t *e)
+sbx_tar_string(char *to, const char *from, sbx_error_t *e)
 {
-    if (len >= SBX_TAR_PATH_MAX || memchr(from, '\0', len) != NULL) {
+    size_t  len;
+
+    len = from != NULL ? strlen(from) : 0;
+
+    if (len >= SBX_TAR_PATH_MAX) {
         return sbx_error(e, 0, SBX_E_INVALID,
-                         "the archive has a name with a NUL, or of more than "
-                         "%d bytes", SBX_TAR_PATH_MAX - 1);
+                         "the archive has a name of more than %d bytes",
+                         SBX_TAR_PATH_MAX - 1);
     }
 
-    memcpy(to, from, len);
+    if (len != 0) {
+        memcpy(to, from, len);
+    }
+
     to[len] = '\0';
 
     return 0;
 }
 
 
+/* A warning means that something of an entry was not understood. */
+
 static int
-sbx_tar_fill(sbx_tar_t *tar, const uint8_t *block, sbx_tar_entry_t *entry,
-    const sbx_tar_said_t *said, sbx_error_t *e)
+sbx_tar_benign(struct archive *archive, const char *what)
 {
-    int       n;
-    uint64_t  mode, size, mtime;
+    const char  *text;
 
-    static const struct {
-        char            type;
-        sbx_tar_type_t  is;
-    } types[] = {
-        { '0', SBX_TAR_FILE }, { '\0', SBX_TAR_FILE }, { '7', SBX_TAR_FILE },
-        { '1', SBX_TAR_HARDLINK }, { '2', SBX_TAR_SYMLINK },
-        { '5', SBX_TAR_DIRECTORY }
-    };
+    text = archive_error_string(archive);
 
-    if (sbx_tar_number(block + SBX_TAR_MODE, 8, &mode) != 0
-        || sbx_tar_number(block + SBX_TAR_SIZE, 12, &size) != 0
-        || size > SBX_TAR_SIZE_MAX)
-    {
-        return sbx_error(e, 0, SBX_E_INVALID,
-                         "the archive has a header that cannot be");
-    }
-
-    /* a time before 1970 or after 2242 is not worth a refusal */
-
-    if (!said->has_mtime
-        && sbx_tar_number(block + SBX_TAR_MTIME, 12, &mtime) == 0)
-    {
-        entry->mtime = (int64_t) mtime;
-    }
-
-    entry->mode = (uint32_t) mode & 07777;
-    entry->type = SBX_TAR_OTHER;
-
-    for (n = 0; n < (int) (sizeof(types) / sizeof(types[0])); n++) {
-        if (types[n].type == (char) block[SBX_TAR_TYPE]) {
-            entry->type = types[n].is;
-        }
-    }
-
-    if (said->sparse) {
-        return sbx_error(e, 0, SBX_E_INVALID,
-                         "the archive has a sparse file, which is not read");
-    }
-
-    if (!said->has_path) {
-        n = 0;
-
-        /* a prefix is POSIX's; GNU has other things in its place */
-
-        if (memcmp(block + SBX_TAR_MAGIC, "ustar\0", 6) == 0
-            && block[SBX_TAR_PREFIX] != '\0')
-        {
-            n = snprintf(entry->path, sizeof(entry->path), "%.155s/",
-                         (const char *) block + SBX_TAR_PREFIX);
-        }
-
-        (void) snprintf(entry->path + n, sizeof(entry->path) - (size_t) n,
-                        "%.100s", (const char *) block + SBX_TAR_NAME);
-    }
-
-    if (!said->has_target) {
-        (void) snprintf(entry->target, sizeof(entry->target), "%.100s",
-                        (const char *) block + SBX_TAR_LINK);
-    }
-
-    if (!said->has_size) {
-        entry->size = size;
-    }
-
-    /* before POSIX a directory was a file whose name ends so */
-
-    n = (int) strlen(entry->path);
-
-    if (entry->type == SBX_TAR_FILE && n != 0 && entry->path[n - 1] == '/') {
-        entry->type = SBX_TAR_DIRECTORY;
-    }
-
-    tar->left = entry->size + sbx_tar_padding(entry->size);
-    tar->file = entry->type == SBX_TAR_FILE ? entry->size : 0;
-
-    /* links and directories have none, whatever is told */
-
-    if (entry->type == SBX_TAR_SYMLINK || entry->type == SBX_TAR_DIRECTORY
-        || entry->type == SBX_TAR_HARDLINK)
-    {
-        if (!said->has_size && entry->type != SBX_TAR_HARDLINK) {
-            tar->left = 0;
-        }
-
-        entry->size = 0;
-    }
-
-    return 0;
+    return text != NULL && strstr(text, what) != NULL;
 }
 
 
-ssize_t
-sbx_tar_data(sbx_tar_t *tar, void *buf, size_t n, sbx_error_t *e)
+static int
+sbx_tar_failed(struct archive *archive, sbx_error_t *e)
 {
-    if (tar->file < n) {
-        n = (size_t) tar->file;
+    const char  *text;
+
+    if (archive_errno(archive) == ENOMEM) {
+        return sbx_error(e, ENOMEM, SBX_E_TOO_LARGE,
+                         "the archive takes more memory than there is for "
+                         "one");
     }
 
-    if (n == 0) {
-        return 0;
-    }
+    text = archive_error_string(archive);
 
-    switch (tar->read(tar->data, buf, n, e)) {
-
-    case 0:
-        tar->file -= n;
-        tar->left -= n;
-        return (ssize_t) n;
-
-    case 1:
-        return sbx_error(e, 0, SBX_E_INVALID,
-                         "the archive ends within a file");
-
-    default:
-        return -1;
-    }
+    return sbx_error(e, 0, SBX_E_INVALID,
+                     "this is no tar archive, or it is damaged: %.100s",
+                     text != NULL ? text : "it cannot be read");
 }
 
 
-size_t
-sbx_tar_padding(uint64_t size)
+int
+sbx_tar_data(sbx_tar_t *tar, const void **p, size_t *n, uint64_t *offset,
+    sbx_error_t *e)
 {
-    return (size_t) ((SBX_TAR_BLOCK - size % SBX_TAR_BLOCK) % SBX_TAR_BLOCK);
+    int         rc;
+    la_int64_t  at;
+
+    tar->e = e;
+
+    do {
+        rc = archive_read_data_block(tar->archive, p, n, &at);
+
+        if (tar->failed) {
+            return -1;
+        }
+
+        if (rc == ARCHIVE_EOF) {
+            return 0;
+        }
+
+        if (rc != ARCHIVE_OK) {
+            return sbx_tar_failed(tar->archive, e);
+        }
+
+    } while (*n == 0);
+
+    if (at < 0 || (uint64_t) at > tar->size
+        || *n > tar->size - (uint64_t) at)
+    {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "the archive has a file with more bytes than its "
+                         "size");
+    }
+
+    *offset = (uint64_t) at;
+
+    return 1;
 }
 
 
 /* ---- writing ----------------------------------------------------------- */
 
 
-static size_t
-sbx_tar_put_record(char *buf, const char *key, const char *value)
+void
+sbx_tar_unsupported(struct archive *archive, struct archive_entry *entry,
+    const char *format)
 {
-    int     n;
-    size_t  len, digits;
+    (void) entry;
+    (void) format;
 
-    /* the length counts its own digits */
-
-    len = strlen(key) + strlen(value) + 3;
-
-    for (digits = 1; digits < 6; digits++) {
-        n = snprintf(buf, 16, "%zu", len + digits);
-
-        if ((size_t) n == digits) {
-            break;
-        }
-    }
-
-    return (size_t) sprintf(buf, "%zu %s=%s\n", len + digits, key, value);
+    archive_set_error(archive, EINVAL, "an entry of no type for an archive");
 }
 
 
-static void
-sbx_tar_put_header(uint8_t *block, const char *name, char type,
-    const sbx_tar_entry_t *entry, uint64_t size, uint32_t uid, uint32_t gid,
-    const char *owner)
+/* Blocks are not collected: who takes the bytes does. */
+
+int
+sbx_tar_create(sbx_tar_writer_t *tar, sbx_tar_write_t write, void *data,
+    sbx_error_t *e)
 {
-    size_t    i;
-    unsigned  sum;
-    uint64_t  octal;
+    memset(tar, 0, sizeof(sbx_tar_writer_t));
+    tar->write = write;
+    tar->data = data;
+    tar->e = e;
+    tar->archive = archive_write_new();
+    tar->entry = archive_entry_new();
 
-    memset(block, 0, SBX_TAR_BLOCK);
-    memcpy(block + SBX_TAR_NAME, name, strnlen(name, 100));
-
-    octal = size < (UINT64_C(1) << 33) ? size : 0;
-
-    (void) sprintf((char *) block + SBX_TAR_MODE, "%07o",
-                   entry->mode & 07777);
-    (void) sprintf((char *) block + SBX_TAR_UID, "%07o", uid & 07777777);
-    (void) sprintf((char *) block + SBX_TAR_GID, "%07o", gid & 07777777);
-    (void) sprintf((char *) block + SBX_TAR_SIZE, "%011lo",
-                   (unsigned long) octal);
-    (void) sprintf((char *) block + SBX_TAR_MTIME, "%011lo",
-                   entry->mtime < 0 ? 0
-                   : (unsigned long) entry->mtime & 077777777777);
-
-    block[SBX_TAR_TYPE] = (uint8_t) type;
-    memcpy(block + SBX_TAR_MAGIC, "ustar\00000", 8);
-    memcpy(block + SBX_TAR_OWNER, owner, strnlen(owner, 31));
-    memcpy(block + SBX_TAR_OWNER + 32, owner, strnlen(owner, 31));
-
-    if (type == '1' || type == '2') {
-        memcpy(block + SBX_TAR_LINK, entry->target,
-               strnlen(entry->target, 100));
+    if (tar->archive == NULL || tar->entry == NULL
+        || archive_write_set_format_pax(tar->archive) != ARCHIVE_OK
+        || archive_write_set_bytes_per_block(tar->archive, 0) != ARCHIVE_OK
+        || archive_write_open(tar->archive, tar, NULL, sbx_tar_on_write, NULL)
+           != ARCHIVE_OK)
+    {
+        return sbx_error(e, ENOMEM, SBX_E_UNAVAILABLE,
+                         "out of memory for an archive");
     }
 
-    memset(block + SBX_TAR_SUM, ' ', 8);
-
-    for (i = 0, sum = 0; i < SBX_TAR_BLOCK; i++) {
-        sum += block[i];
-    }
-
-    (void) sprintf((char *) block + SBX_TAR_SUM, "%06o", sum);
+    return 0;
 }
 
 
-size_t
-sbx_tar_head(const sbx_tar_entry_t *entry, uint32_t uid, uint32_t gid,
-    const char *owner, uint8_t buf[SBX_TAR_HEAD_MAX])
+static la_ssize_t
+sbx_tar_on_write(struct archive *archive, void *data, const void *p, size_t n)
 {
-    char             *p, number[64];
-    size_t            n, extra;
-    sbx_tar_entry_t   plain;
+    sbx_tar_writer_t  *tar;
 
-    static const char  types[] = { '0', '5', '2', '1', '0' };
+    tar = data;
 
-    p = (char *) buf + SBX_TAR_BLOCK;
-
-    if (strlen(entry->path) > 100) {
-        p += sbx_tar_put_record(p, "path", entry->path);
+    if (tar->failed || tar->write(tar->data, p, n, tar->e) != 0) {
+        tar->failed = 1;
+        archive_set_error(archive, EIO, "no more bytes");
+        return ARCHIVE_FATAL;
     }
 
-    if ((entry->type == SBX_TAR_SYMLINK || entry->type == SBX_TAR_HARDLINK)
-        && strlen(entry->target) > 100)
+    return (la_ssize_t) n;
+}
+
+
+int
+sbx_tar_add(sbx_tar_writer_t *tar, const sbx_tar_entry_t *entry,
+    uint32_t uid, uint32_t gid, const char *owner, sbx_error_t *e)
+{
+    int  rc;
+
+    static const unsigned  types[] = {
+        AE_IFREG, AE_IFDIR, AE_IFLNK, AE_IFREG, AE_IFIFO
+    };
+
+    tar->e = e;
+    (void) archive_entry_clear(tar->entry);
+
+    archive_entry_set_pathname(tar->entry, entry->path);
+    archive_entry_set_filetype(tar->entry, types[entry->type]);
+    archive_entry_set_perm(tar->entry, entry->mode & 07777);
+    archive_entry_set_mtime(tar->entry, entry->mtime,
+                            entry->mtime < 0 ? 0 : (long) entry->mtime_ns);
+    archive_entry_set_size(tar->entry, entry->type == SBX_TAR_FILE
+                                       ? (la_int64_t) entry->size : 0);
+    archive_entry_set_uid(tar->entry, uid);
+    archive_entry_set_gid(tar->entry, gid);
+    archive_entry_set_uname(tar->entry, owner);
+    archive_entry_set_gname(tar->entry, owner);
+
+    if (entry->type == SBX_TAR_SYMLINK) {
+        archive_entry_set_symlink(tar->entry, entry->target);
+    }
+
+    if (entry->type == SBX_TAR_HARDLINK) {
+        archive_entry_set_hardlink(tar->entry, entry->target);
+    }
+
+    rc = archive_write_header(tar->archive, tar->entry);
+
+    if (rc == ARCHIVE_OK
+        || (rc == ARCHIVE_WARN
+            && sbx_tar_benign(tar->archive, "Can't translate")))
     {
-        p += sbx_tar_put_record(p, "linkpath", entry->target);
+        return 0;
     }
 
-    if (entry->size >= (UINT64_C(1) << 33)) {
-        (void) sprintf(number, "%lu", (unsigned long) entry->size);
-        p += sbx_tar_put_record(p, "size", number);
+    return tar->failed ? -1 : sbx_tar_failed(tar->archive, e);
+}
+
+
+int
+sbx_tar_put(sbx_tar_writer_t *tar, const void *p, size_t n, sbx_error_t *e)
+{
+    la_ssize_t  rc;
+
+    tar->e = e;
+    rc = archive_write_data(tar->archive, p, n);
+
+    if (rc == (la_ssize_t) n) {
+        return 0;
     }
 
-    /* a fraction counts away from zero: before 1970 there is none */
+    return tar->failed ? -1 : sbx_tar_failed(tar->archive, e);
+}
 
-    if (entry->mtime_ns != 0 || entry->mtime < 0
-        || entry->mtime >= (INT64_C(1) << 33))
-    {
-        (void) sprintf(number, "%ld.%09u", (long) entry->mtime,
-                       entry->mtime < 0 ? 0 : entry->mtime_ns);
-        p += sbx_tar_put_record(p, "mtime", number);
+
+int
+sbx_tar_finish(sbx_tar_writer_t *tar, sbx_error_t *e)
+{
+    tar->e = e;
+
+    if (archive_write_close(tar->archive) == ARCHIVE_OK) {
+        return 0;
     }
 
-    extra = (size_t) (p - ((char *) buf + SBX_TAR_BLOCK));
-    n = 0;
+    return tar->failed ? -1 : sbx_tar_failed(tar->archive, e);
+}
 
-    if (extra != 0) {
-        memset(&plain, 0, sizeof(sbx_tar_entry_t));
-        plain.mode = 0644;
-        plain.mtime = entry->mtime;
-        sbx_tar_put_header(buf, "././@PaxHeader", 'x', &plain, extra, 0, 0,
-                           "root");
-        memset(p, 0, sbx_tar_padding(extra));
-        n = SBX_TAR_BLOCK + extra + sbx_tar_padding(extra);
+
+void
+sbx_tar_destroy(sbx_tar_writer_t *tar)
+{
+    if (tar->archive != NULL) {
+        (void) archive_write_free(tar->archive);
+        tar->archive = NULL;
     }
 
-    sbx_tar_put_header(buf + n, entry->path, types[entry->type], entry,
-                       entry->size, uid, gid, owner);
-
-    return n + SBX_TAR_BLOCK;
+    archive_entry_free(tar->entry);
+    tar->entry = NULL;
 }

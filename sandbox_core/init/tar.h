@@ -1,6 +1,10 @@
 /*
- * The tar format, read and written: POSIX (ustar, pax) and what GNU adds for
- * long names.  No memory is taken, no file is opened.  Names are bytes.
+ * Tar archives, read and written by libarchive: POSIX (ustar, pax) and GNU's,
+ * nothing else, and no file is opened here.  Names are bytes.  What an entry
+ * may be is for the caller to judge.
+ *
+ * In the process that serves a call alone: libarchive ends it where it lacks
+ * memory.
  */
 
 #ifndef SBX_INIT_TAR_H
@@ -12,11 +16,7 @@
 #include <sys/types.h>
 
 
-#define SBX_TAR_BLOCK      512
 #define SBX_TAR_PATH_MAX   4096       /* with its NUL */
-#define SBX_TAR_EXTRA_MAX  65536      /* bytes of a header's extension */
-/* of a header with extensions for both names, time and size */
-#define SBX_TAR_HEAD_MAX   (8 * SBX_TAR_BLOCK + 2 * SBX_TAR_PATH_MAX)
 
 
 typedef enum {
@@ -30,7 +30,7 @@ typedef enum {
 typedef struct {
     sbx_tar_type_t   type;
     uint32_t         mode;
-    uint64_t         size;            /* of a file's bytes after the header */
+    uint64_t         size;            /* of a file */
     int64_t          mtime;           /* seconds */
     uint32_t         mtime_ns;
     char             path[SBX_TAR_PATH_MAX];
@@ -39,31 +39,60 @@ typedef struct {
 
 
 /*
- * What reads an archive is given a function for its bytes: all of n, or -1
- * (with e), or 1 at the end of the bytes before the first of n.
+ * What reads an archive is given a function for its bytes: how many there
+ * are at *p, which stay until the next call; 0 at their end; -1, with e.
  */
+typedef ssize_t (*sbx_tar_read_t)(void *data, const void **p, sbx_error_t *e);
+
 typedef struct {
-    int            (*read)(void *data, void *buf, size_t n, sbx_error_t *e);
+    struct archive  *archive;
+    sbx_tar_read_t   read;
     void            *data;
-    uint64_t         left;            /* of the last entry, with its padding;
-                                         the caller reads what is its file's
-                                         by sbx_tar_data() */
-    uint64_t         file;            /* of it, bytes of the file */
+    sbx_error_t     *e;
+    uint64_t         size;            /* of the last entry */
+    unsigned         some:1;          /* a byte has come */
+    unsigned         failed:1;        /* read() has, and e tells */
 } sbx_tar_t;
 
-void sbx_tar_open(sbx_tar_t *tar,
-    int (*read)(void *data, void *buf, size_t n, sbx_error_t *e), void *data);
+/* -1: no memory, or read() failed.  To be closed in any case. */
+int sbx_tar_open(sbx_tar_t *tar, sbx_tar_read_t read, void *data,
+    sbx_error_t *e);
 /* 1: an entry; 0: the end of the archive; -1: SBX_E_INVALID or read()'s.
  * What was left of the entry before is passed over. */
 int sbx_tar_next(sbx_tar_t *tar, sbx_tar_entry_t *entry, sbx_error_t *e);
-/* The next bytes of the entry's file, n of them at most; 0 at their end. */
-ssize_t sbx_tar_data(sbx_tar_t *tar, void *buf, size_t n, sbx_error_t *e);
+/*
+ * 1: n bytes of the entry's file, at offset, which stay until the next call;
+ * what lies between are holes.  0: the end of the file; -1 as above.
+ */
+int sbx_tar_data(sbx_tar_t *tar, const void **p, size_t *n, uint64_t *offset,
+    sbx_error_t *e);
+void sbx_tar_close(sbx_tar_t *tar);
 
-/* The header of an entry, whole blocks; its size. */
-size_t sbx_tar_head(const sbx_tar_entry_t *entry, uint32_t uid, uint32_t gid,
-    const char *owner, uint8_t buf[SBX_TAR_HEAD_MAX]);
-/* Bytes of zeros after a file of the size. */
-size_t sbx_tar_padding(uint64_t size);
+
+/* What writes one is given a function that takes all n bytes, or fails.  A
+ * directory's path ends in "/". */
+typedef int (*sbx_tar_write_t)(void *data, const void *p, size_t n,
+    sbx_error_t *e);
+
+typedef struct {
+    struct archive        *archive;
+    struct archive_entry  *entry;
+    sbx_tar_write_t        write;
+    void                  *data;
+    sbx_error_t           *e;
+    unsigned               failed:1;
+} sbx_tar_writer_t;
+
+int sbx_tar_create(sbx_tar_writer_t *tar, sbx_tar_write_t write, void *data,
+    sbx_error_t *e);
+int sbx_tar_add(sbx_tar_writer_t *tar, const sbx_tar_entry_t *entry,
+    uint32_t uid, uint32_t gid, const char *owner, sbx_error_t *e);
+/* Of the file that was added; what lacks of its size becomes zeros. */
+int sbx_tar_put(sbx_tar_writer_t *tar, const void *p, size_t n,
+    sbx_error_t *e);
+/* The archive's end. */
+int sbx_tar_finish(sbx_tar_writer_t *tar, sbx_error_t *e);
+void sbx_tar_destroy(sbx_tar_writer_t *tar);
 
 
 #endif

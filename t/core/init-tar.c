@@ -6,8 +6,12 @@
 #include "tap.h"
 #include "tar.h"
 
+#include <iconv.h>
 #include <stdlib.h>
 #include <string.h>
+
+
+#define TEST_BLOCK   512
 
 
 typedef struct {
@@ -18,25 +22,45 @@ typedef struct {
 
 static uint8_t          archive[256 * 1024];
 static size_t           size;
+static size_t           part = 1000;
+static int              refuse;
+static sbx_error_t      err;
 static sbx_tar_entry_t  entry, next;          /* entry: the last */
+static sbx_tar_writer_t writer;
+
+
+static ssize_t
+test_read(void *data, const void **p, sbx_error_t *e)
+{
+    size_t         n;
+    test_bytes_t  *bytes = data;
+
+    (void) e;
+
+    n = bytes->left < part ? bytes->left : part;
+    *p = bytes->p;
+    bytes->p += n;
+    bytes->left -= n;
+
+    return (ssize_t) n;
+}
 
 
 static int
-test_read(void *data, void *buf, size_t n, sbx_error_t *e)
+test_write(void *data, const void *p, size_t n, sbx_error_t *e)
 {
-    test_bytes_t  *bytes = data;
+    (void) data;
 
-    if (bytes->left == 0) {
-        return 1;
+    if (refuse) {
+        return sbx_error(e, 0, SBX_E_UNAVAILABLE, "gone");
     }
 
-    if (bytes->left < n) {
-        return sbx_error(e, 0, SBX_E_INVALID, "too early");
+    if (n > sizeof(archive) - size) {
+        abort();
     }
 
-    memcpy(buf, bytes->p, n);
-    bytes->p += n;
-    bytes->left -= n;
+    memcpy(archive + size, p, n);
+    size += n;
 
     return 0;
 }
@@ -48,20 +72,20 @@ static int
 walk(uint64_t *total)
 {
     int           rc, n;
-    char          buf[1000];
-    ssize_t       got;
+    size_t        got;
+    uint64_t      offset;
     sbx_tar_t     tar;
-    sbx_error_t   e;
+    const void   *p;
     test_bytes_t  bytes = { archive, size };
 
-    sbx_tar_open(&tar, test_read, &bytes);
     *total = 0;
+    rc = sbx_tar_open(&tar, test_read, &bytes, &err);
 
-    for (n = 0; /* void */; n++) {
-        rc = sbx_tar_next(&tar, &next, &e);
+    for (n = 0; rc == 0; n++) {
+        rc = sbx_tar_next(&tar, &next, &err);
 
         if (rc != 1) {
-            return rc == 0 ? n : -1;
+            break;
         }
 
         memcpy(&entry, &next, sizeof(sbx_tar_entry_t));
@@ -69,17 +93,21 @@ walk(uint64_t *total)
         if (memchr(entry.path, '\0', sizeof(entry.path)) == NULL
             || memchr(entry.target, '\0', sizeof(entry.target)) == NULL)
         {
-            return -2;
+            abort();
         }
 
-        while ((got = sbx_tar_data(&tar, buf, sizeof(buf), &e)) > 0) {
-            *total += (uint64_t) got;
-        }
+        while ((rc = sbx_tar_data(&tar, &p, &got, &offset, &err)) == 1) {
+            *total += got;
 
-        if (got == -1) {
-            return -1;
+            if (offset + got > entry.size) {
+                abort();
+            }
         }
     }
+
+    sbx_tar_close(&tar);
+
+    return rc == 0 ? n : -1;
 }
 
 
@@ -87,8 +115,6 @@ static void
 add(sbx_tar_type_t type, const char *path, const char *target,
     const char *data)
 {
-    size_t           n;
-    static uint8_t   head[SBX_TAR_HEAD_MAX];
     sbx_tar_entry_t  *one;
 
     one = calloc(1, sizeof(sbx_tar_entry_t));
@@ -100,40 +126,34 @@ add(sbx_tar_type_t type, const char *path, const char *target,
     (void) strcpy(one->path, path);
     (void) strcpy(one->target, target);
 
-    n = sbx_tar_head(one, 1000, 1000, "user", head);
-    memcpy(archive + size, head, n);
-    size += n;
-    memcpy(archive + size, data, one->size);
-    size += one->size;
-    n = sbx_tar_padding(one->size);
-    memset(archive + size, 0, n);
-    size += n;
+    if (sbx_tar_add(&writer, one, 1000, 1000, "user", &err) != 0
+        || (one->size != 0
+            && sbx_tar_put(&writer, data, one->size, &err) != 0))
+    {
+        abort();
+    }
+
     free(one);
 }
 
 
-/* What is read of a header that was written with this time. */
-
-static int64_t
-time_of(int64_t seconds, uint32_t ns)
+static void
+begin(void)
 {
-    uint64_t                total;
-    static sbx_tar_entry_t  one;
+    size = 0;
 
-    one.mtime = seconds;
-    one.mtime_ns = ns;
-    (void) strcpy(one.path, "x");
-    size = sbx_tar_head(&one, 0, 0, "user", archive);
-
-    return walk(&total) == 1 ? entry.mtime : 1;
+    if (sbx_tar_create(&writer, test_write, NULL, &err) != 0) {
+        abort();
+    }
 }
 
 
 static void
 end(void)
 {
-    memset(archive + size, 0, 2 * SBX_TAR_BLOCK);
-    size += 2 * SBX_TAR_BLOCK;
+    if (sbx_tar_finish(&writer, &err) != 0) {
+        abort();
+    }
 }
 
 
@@ -145,7 +165,7 @@ build(void)
     memset(name, 'n', sizeof(name));
     name[sizeof(name) - 1] = '\0';
 
-    size = 0;
+    begin();
     add(SBX_TAR_FILE, "file", "", "some content");
     add(SBX_TAR_DIRECTORY, "dir/", "", "");
     add(SBX_TAR_SYMLINK, "link", name, "");
@@ -162,7 +182,7 @@ field(size_t at, const char *text, size_t len)
     size_t    i;
     unsigned  sum;
 
-    size = 0;
+    begin();
     add(SBX_TAR_FILE, "file", "", "some content");
     end();
 
@@ -184,7 +204,7 @@ extension(const char *text)
 {
     size_t  len;
 
-    size = 0;
+    begin();
     add(SBX_TAR_FILE, "file", "", "some content");
     end();
 
@@ -196,30 +216,86 @@ extension(const char *text)
 }
 
 
-int
-main(void)
+/* What is read of an entry that was written with this time. */
+
+static int64_t
+time_of(int64_t seconds, uint32_t ns)
 {
-    int        n;
-    size_t     i, all, wrong;
-    uint8_t    was;
-    uint64_t   total;
-    unsigned   k;
+    uint64_t                total;
+    static sbx_tar_entry_t  one;
+
+    one.mtime = seconds;
+    one.mtime_ns = ns;
+    (void) strcpy(one.path, "x");
+
+    begin();
+    (void) sbx_tar_add(&writer, &one, 0, 0, "user", &err);
+    end();
+
+    return walk(&total) == 1 ? entry.mtime : 1;
+}
+
+
+/* Whether a name, and a link's target, are what they were. */
+
+static void
+test_name(const char *name, int binary, const char *what)
+{
+    int       n;
+    uint64_t  total;
+
+    begin();
+    add(SBX_TAR_FILE, name, "", "");
+    add(SBX_TAR_SYMLINK, name, name, "");
+    end();
+
+    ok((memmem(archive, size, "hdrcharset", 10) != NULL) == binary,
+       "%s: %s", what, binary ? "is told to be no UTF-8" : "is plain");
+
+    n = walk(&total);
+    ok(n == 2 && strcmp(entry.path, name) == 0
+       && strcmp(entry.target, name) == 0,
+       "%s: is the same bytes again", what);
+}
+
+
+static void
+test_names(void)
+{
+    char  name[3000];
+
+    test_name("plain", 0, "ASCII");
+    test_name("caf\xc3\xa9", 0, "composed characters");
+    test_name("cafe\xcc\x81", 0, "decomposed ones");
+    test_name("\xf0\x9f\x98\x80", 0, "an emoji");
+    test_name("two\nlines = 1", 0, "a newline");
+    test_name("\xff\xfe-\xc0\x80", 1, "no UTF-8");
+
+    memset(name, 'n', sizeof(name));
+    (void) strcpy(name + 2000, "/e\xcc\x81");
+    test_name(name, 0, "a long name");
+    (void) strcpy(name + 2000, "/e\xcc");
+    test_name(name, 1, "a long name, no UTF-8");
+
+    /* a static program's own would read files, and load modules */
+
+    ok(iconv_open("ANSI_X3.4-1968", "UTF-8") == (iconv_t) -1,
+       "no table of characters is loaded");
+}
+
+
+static void
+test_damage(void)
+{
+    int       n;
+    size_t    i, all, wrong;
+    uint8_t   was;
+    uint64_t  total;
+    unsigned  k;
 
     static const uint8_t  bits[] = { 0x01, 0x80, 0xff, 0x30 };
 
     build();
-    n = walk(&total);
-    is_int(n, 4, "what is written is read");
-    is_int((int64_t) total, 13, "with its bytes");
-    is_int((int64_t) strlen(entry.path), 3999, "long names too");
-    is_int(entry.mtime, 1234567890, "and times");
-    is_int(entry.mtime_ns, 5, "to the nanosecond");
-
-    ok(time_of(99999999999, 0) == 99999999999, "a time after 2242");
-    ok(time_of(-5, 7) == -5 && entry.mtime_ns == 0, "and one before 1970");
-    ok(time_of(0, 0) == 0, "and 1970");
-    build();
-
     all = size;
     wrong = 0;
 
@@ -242,9 +318,13 @@ main(void)
     }
 
     is_int((int64_t) wrong, 0, "it may end anywhere");
+}
 
-    size = 0;
-    is_int(walk(&total), 0, "nothing is an empty archive");
+
+static void
+test_fields(void)
+{
+    uint64_t  total;
 
     field(124, "77777777777\0", 12);
     is_int(walk(&total), -1, "a size beyond the end");
@@ -254,9 +334,9 @@ main(void)
     is_int(walk(&total), -1, "a negative one");
     field(124, "9x", 2);
     is_int(walk(&total), -1, "one that is none");
-    field(156, "S", 1);
-    is_int(walk(&total), 1, "a type that is not known");
-    is_int(entry.type, SBX_TAR_OTHER, "is told as such");
+    field(156, "6", 1);
+    (void) walk(&total);
+    is_int(entry.type, SBX_TAR_OTHER, "a FIFO is told as such");
 
     extension("99999999999999999999 path=x\n");
     is_int(walk(&total), -1, "an extension whose length is too long");
@@ -266,16 +346,74 @@ main(void)
     is_int(walk(&total), -1, "is not there");
     extension("5 x\n\n");
     is_int(walk(&total), -1, "or that says nothing");
+}
+
+
+int
+main(void)
+{
+    int              n;
+    uint64_t         total;
+    unsigned         k;
+    sbx_tar_entry_t  one;
+
+    build();
+    n = walk(&total);
+    is_int(n, 4, "what is written is read");
+    is_int((int64_t) total, 13, "with its bytes");
+    is_int((int64_t) strlen(entry.path), 3999, "long names too");
+    is_int(entry.mtime, 1234567890, "and times");
+    is_int(entry.mtime_ns, 5, "to the nanosecond");
+
+    for (part = 1, k = 0; part < 1100; part += 13) {
+        k += (walk(&total) != 4);
+    }
+
+    is_int(k, 0, "in parts of any size");
+    part = 1000;
+
+    ok(time_of(99999999999, 0) == 99999999999, "a time after 2242");
+    ok(time_of(-5, 7) == -5 && entry.mtime_ns == 0, "and one before 1970");
+    ok(time_of(0, 7) == 0 && entry.mtime_ns == 7, "and 1970");
+
+    test_names();
+    test_damage();
 
     size = 0;
+    is_int(walk(&total), 0, "nothing is an empty archive");
+    begin();
+    end();
+    is_int((int64_t) size, 2 * TEST_BLOCK, "an empty one is two blocks");
+    is_int(walk(&total), 0, "and empty");
+
+    test_fields();
+
+    begin();
 
     for (k = 0; k < 40; k++) {
         add(SBX_TAR_FILE, "x", "", "");
-        size -= 512;
+        size -= TEST_BLOCK;
     }
 
     end();
     is_int(walk(&total), -1, "extensions without an entry");
+
+    memset(&one, 0, sizeof(sbx_tar_entry_t));
+    (void) strcpy(one.path, "big");
+    one.size = UINT64_C(1) << 40;
+    one.mtime = -5;
+    begin();
+    is_int(sbx_tar_add(&writer, &one, 5000000, 5000000, "user", &err), 0,
+           "a file of a terabyte");
+    memset(archive + size, 0, 2 * TEST_BLOCK);
+    size += 2 * TEST_BLOCK;
+    is_int(walk(&total), -1, "ends too early");
+    is_int((int64_t) entry.size, INT64_C(1) << 40, "its size was told");
+    is_int(entry.mtime, -5, "and a time before 1970");
+
+    refuse = 1;
+    is_int(sbx_tar_put(&writer, "x", 1, &err), -1, "who takes no bytes");
+    is_int(err.code, SBX_E_UNAVAILABLE, "tells why");
 
     return done_testing();
 }

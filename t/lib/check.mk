@@ -164,7 +164,8 @@ $(FUZZ)/obj/%.o: %.c $(HEADERS)
 
 $(FUZZ)/%: t/fuzz/%.c $(FUZZ_LIBS:%.c=$(FUZZ)/obj/%.o)
 	$(call say,LD,$@)
-	$(Q)clang $(FUZZ_FLAGS) $(CORE_INCS) -o $@ $^ -lpcre2-8 -lyajl
+	$(Q)clang $(FUZZ_FLAGS) $(CORE_INCS) -o $@ $^ -lpcre2-8 -lyajl \
+	    -l:libarchive.a -lz
 
 # Of the module, what takes a request apart.
 $(FUZZ)/args: t/fuzz/args.c $(MODULE_SRCS) $(HEADERS) $(NGX_BUILD)/Makefile
