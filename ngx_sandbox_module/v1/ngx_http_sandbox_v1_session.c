@@ -135,6 +135,7 @@ ngx_http_sandbox_v1_session_frame(ngx_http_request_t *r,
 
     if (frame->type != SBX_F_META
         || !s->there
+        || frame->length == 0
         || frame->length > s->session.meta_size - s->meta_len)
     {
         return NGX_DECLINED;

@@ -93,6 +93,9 @@ typedef struct {
 
 /* The next one's pid; 0: that was the last. */
 int sbx_init_orphan_next(sbx_init_turn_t *turn);
+/* That one's SBX_F_STATE; what has been read is kept until _look(). */
+size_t sbx_init_orphan_turn(const sbx_init_turn_t *turn, uint8_t *buffer);
+void sbx_init_orphan_look(void);
 int sbx_init_orphan_is(int pid);
 /* Fills a frame; its whole size, or 0 if there is none any more. */
 size_t sbx_init_orphan_frame(int pid, uint8_t *buffer);

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 
@@ -17,7 +18,19 @@
 #define SBX_INIT_ORPHANS_TOLD   256       /* of a session's end */
 
 
+static struct {
+    int       read;                       /* the rest is this group's */
+    int       group;
+    unsigned  n;
+    int       pids[SBX_INIT_ORPHANS_READ / 2];
+} sbx_init_orphan_seen;
+
+
 static const char *sbx_init_orphans(int procs);
+static void sbx_init_orphan_read(int group);
+static int sbx_init_orphan_order(const void *a, const void *b);
+static size_t sbx_init_orphan_write(int pid, const sbx_f_state_t *of,
+    const char *strings, uint8_t *buffer);
 static int sbx_init_orphan_in(int pid, const sbx_f_state_t **state,
     const char **strings);
 
@@ -31,9 +44,67 @@ sbx_init_orphans(int procs)
     static char  buf[SBX_INIT_ORPHANS_READ];
 
     n = procs != -1 ? pread(procs, buf, sizeof(buf) - 1, 0) : -1;
+
+    /* half a number is another one */
+
+    while (n > 0 && buf[n - 1] != '\n') {
+        n--;
+    }
+
     buf[n > 0 ? n : 0] = '\0';
 
     return buf;
+}
+
+
+void
+sbx_init_orphan_look(void)
+{
+    sbx_init_orphan_seen.read = 0;
+}
+
+
+/* The list of a group, once for all that are taken of it. */
+
+static void
+sbx_init_orphan_read(int group)
+{
+    int          pid, procs;
+    char        *end;
+    const char  *p, *strings;
+
+    sbx_init_orphan_seen.read = 1;
+    sbx_init_orphan_seen.group = group;
+    sbx_init_orphan_seen.n = 0;
+
+    if (sbx_init_left_group((unsigned) group, &procs, &strings) == NULL) {
+        return;
+    }
+
+    for (p = sbx_init_orphans(procs); /* void */ ; p = end) {
+        pid = (int) strtol(p, &end, 10);
+
+        if (end == p) {
+            break;
+        }
+
+        sbx_init_orphan_seen.pids[sbx_init_orphan_seen.n++] = pid;
+    }
+
+    qsort(sbx_init_orphan_seen.pids, sbx_init_orphan_seen.n, sizeof(int),
+          sbx_init_orphan_order);
+}
+
+
+static int
+sbx_init_orphan_order(const void *a, const void *b)
+{
+    int  x, y;
+
+    x = *(const int *) a;
+    y = *(const int *) b;
+
+    return (x > y) - (x < y);
 }
 
 
@@ -42,51 +113,44 @@ sbx_init_orphans(int procs)
 int
 sbx_init_orphan_next(sbx_init_turn_t *turn)
 {
-    int          pid, best, procs;
-    char        *end;
-    const char  *p, *strings;
+    unsigned  low, high, middle;
 
-    for ( ;; ) {
-        if (turn->group == -1) {
-            turn->group = 0;
-            turn->pid = 0;
-        }
-
-        if (turn->group == SBX_COMMANDS_MAX) {
-            return 0;
-        }
-
-        best = 0;
-        p = "";
-
-        if (sbx_init_left_group((unsigned) turn->group, &procs, &strings)
-            != NULL)
-        {
-            p = sbx_init_orphans(procs);
-        }
-
-        for ( ;; ) {
-            pid = (int) strtol(p, &end, 10);
-
-            if (end == p) {
-                break;
-            }
-
-            if (pid > turn->pid && (best == 0 || pid < best)) {
-                best = pid;
-            }
-
-            p = end;
-        }
-
-        if (best != 0) {
-            turn->pid = best;
-            return best;
-        }
-
-        turn->group++;
+    if (turn->group == -1) {
+        turn->group = 0;
         turn->pid = 0;
     }
+
+    for ( /* void */ ; turn->group < SBX_COMMANDS_MAX; turn->group++) {
+
+        if (!sbx_init_orphan_seen.read
+            || sbx_init_orphan_seen.group != turn->group)
+        {
+            sbx_init_orphan_read(turn->group);
+        }
+
+        low = 0;
+        high = sbx_init_orphan_seen.n;
+
+        while (low < high) {
+            middle = low + (high - low) / 2;
+
+            if (sbx_init_orphan_seen.pids[middle] > turn->pid) {
+                high = middle;
+
+            } else {
+                low = middle + 1;
+            }
+        }
+
+        if (low < sbx_init_orphan_seen.n) {
+            turn->pid = sbx_init_orphan_seen.pids[low];
+            return turn->pid;
+        }
+
+        turn->pid = 0;
+    }
+
+    return 0;
 }
 
 
@@ -136,14 +200,34 @@ sbx_init_orphan_is(int pid)
 size_t
 sbx_init_orphan_frame(int pid, uint8_t *buffer)
 {
-    size_t                n, size;
     const char           *strings;
-    sbx_f_state_t         state;
     const sbx_f_state_t  *of;
 
-    if (!sbx_init_orphan_in(pid, &of, &strings)) {
-        return 0;
-    }
+    return sbx_init_orphan_in(pid, &of, &strings)
+           ? sbx_init_orphan_write(pid, of, strings, buffer) : 0;
+}
+
+
+size_t
+sbx_init_orphan_turn(const sbx_init_turn_t *turn, uint8_t *buffer)
+{
+    int                   procs;
+    const char           *strings;
+    const sbx_f_state_t  *of;
+
+    of = sbx_init_left_group((unsigned) turn->group, &procs, &strings);
+
+    return of != NULL
+           ? sbx_init_orphan_write(turn->pid, of, strings, buffer) : 0;
+}
+
+
+static size_t
+sbx_init_orphan_write(int pid, const sbx_f_state_t *of, const char *strings,
+    uint8_t *buffer)
+{
+    size_t         n, size;
+    sbx_f_state_t  state;
 
     state = *of;
     state.pid = pid;
@@ -193,6 +277,7 @@ sbx_init_orphan_terminate(void)
 
     memset(&turn, 0, sizeof(turn));
     turn.group = -1;
+    sbx_init_orphan_look();
 
     for (n = 0; n < SBX_INIT_ORPHANS_TOLD; n++) {
         pid = sbx_init_orphan_next(&turn);

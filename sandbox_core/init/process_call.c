@@ -429,6 +429,9 @@ sbx_init_call_list(sbx_init_call_t *call)
     size_t               n;
     sbx_init_process_t  *process;
 
+    /* what was read at the last turn is old */
+    sbx_init_orphan_look();
+
     do {
         process = sbx_init_process_after(call->seq);
 
@@ -446,7 +449,7 @@ sbx_init_call_list(sbx_init_call_t *call)
             return;
         }
 
-        n = sbx_init_orphan_frame(pid, call->out + call->out_end);
+        n = sbx_init_orphan_turn(&call->turn, call->out + call->out_end);
         call->out_end += n;
 
     } while (sizeof(call->out) - call->out_end
