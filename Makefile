@@ -343,10 +343,11 @@ install: build
 	install -m 0644 conf/mod-http-sandbox.conf $(DESTDIR)$(AVAILABLE_DIR)/
 	install -m 0644 conf/sandbox.conf conf/sandbox-log.conf \
 	    conf/sandbox-errors.conf $(DESTDIR)$(SNIPPETS_DIR)/
-	for f in sandbox-ports.conf $(IDENTITY:conf/%=%); do \
+	for f in conf/sandbox-ports.conf $(IDENTITY); do \
+	    to=$(DESTDIR)$(SNIPPETS_DIR)/$${f#conf/}; \
+	    to=$${to/\/identity\//\/sandbox-identity\/}; \
 	    sed 's|include sandbox-|include $(notdir $(SNIPPETS_DIR))/sandbox-|' \
-	        conf/$$f > $(DESTDIR)$(SNIPPETS_DIR)/$${f/identity/sandbox-identity} \
-	    && chmod 0644 $(DESTDIR)$(SNIPPETS_DIR)/$${f/identity/sandbox-identity} \
+	        $$f > $$to && chmod 0644 $$to \
 	    || exit 1; \
 	done
 	install -m 0644 conf/sandbox-broker.service $(DESTDIR)$(UNIT_DIR)/
