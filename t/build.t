@@ -102,7 +102,6 @@ my %mode = (
     'etc/nginx/snippets/sandbox.conf' => 0644,
     'etc/nginx/snippets/sandbox-log.conf' => 0644,
     'etc/nginx/snippets/sandbox-errors.conf' => 0644,
-    'etc/nginx/snippets/sandbox-identity.conf' => 0644,
     'etc/nginx/snippets/sandbox-ports.conf' => 0644,
     map({ ("etc/nginx/snippets/sandbox-identity/$_.conf" => 0644) }
         qw(admin certificates networks passwords rates request)),
