@@ -251,9 +251,12 @@ stop:
 TEST_SRCS  := $(sort $(wildcard t/core/*.c))
 TEST_PROGS := $(TEST_SRCS:%.c=$(BUILD)/%)
 
+# The longest goes first, beside all the others.
+TESTS_ALL  := t/v2.t $(filter-out t/v2.t,$(sort $(wildcard t/*.t t/*/*.t)))
+
 # A C test is named by its source or its program: TESTS=t/core/x.c.
 TESTS_RUN   = $(if $(TESTS),$(foreach f,$(TESTS),\
-                $(if $(filter %.c,$(f)),$(BUILD)/$(f:.c=),$(f))),-r t)
+                $(if $(filter %.c,$(f)),$(BUILD)/$(f:.c=),$(f))),$(TESTS_ALL))
 
 TEST_ENV    = SANDBOX_BUILD=$(BUILD) SANDBOX_SANITIZE=$(SANITIZED) \
               SANITIZE=$(SANITIZED)

@@ -196,21 +196,37 @@ ngx_http_sandbox_variable_word(ngx_http_variable_value_t *v,
 
 
 /*
- * For error pages: nothing where the API took the request, since its header
- * outlives the redirect to the page.
+ * For error pages: nothing where the answer has the API's header, which may
+ * outlive the redirect to the page, or be wiped by who refuses an answer that
+ * the API has begun.
  */
 
 static ngx_int_t
 ngx_http_sandbox_variable_request_id(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
-    ngx_str_t  id;
+    ngx_str_t         id;
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *header;
 
     (void) data;
 
-    if (ngx_http_sandbox_ctx(r) != NULL) {
-        v->not_found = 1;
-        return NGX_OK;
+    for (part = &r->headers_out.headers.part; part; part = part->next) {
+        header = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+            if (header[i].hash != 0
+                && header[i].key.len == sizeof("X-Request-ID") - 1
+                && ngx_strncasecmp(header[i].key.data,
+                                   (u_char *) "X-Request-ID",
+                                   sizeof("X-Request-ID") - 1)
+                   == 0)
+            {
+                v->not_found = 1;
+                return NGX_OK;
+            }
+        }
     }
 
     ngx_http_sandbox_request_id(r, &id);

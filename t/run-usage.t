@@ -83,7 +83,7 @@ for my $run (@runs) {
 
         subtest "$who: $options[1]" => sub {
             my @perl = ('--', 'perl', '-e');
-            my $seconds = within(2);
+            my $seconds = within(4);
 
             my $j = usage($who, @options, '--cpu-seconds', 1, @perl, $BIG);
             is($j->{reason}, 'cpu_time', 'ended for its processor time');
