@@ -123,8 +123,13 @@ sub operations {
                              @{ $item->{parameters} || [] },
                              @{ $op->{parameters} || [] };
 
+            my ($base) = ($op->{servers} // $item->{servers}
+                          // $self->{doc}{servers})->[0]{url}
+                         =~ m{^http://[^/]+(.*)$};
+
             push @found, { id => $op->{operationId}, method => uc $method,
-                           path => $path, parameters => \@parameters,
+                           base => $base, path => $path,
+                           parameters => \@parameters,
                            request => $self->resolve($op->{requestBody}),
                            responses => $op->{responses} };
         }
@@ -196,14 +201,23 @@ sub body {
     my $media = $content->{$type} // $content->{'*/*'}
                 // return "content type $type is not documented";
 
-    return if $type !~ m{[/+]json$};
+    my @texts = $type =~ m{[/+]json$} ? $res->{body}
+                : $type eq 'application/x-ndjson'
+                    ? split /\n/, $res->{body}
+                : $type eq 'text/event-stream'
+                    ? $res->{body} =~ /^data: (.*)$/mg : ();
 
     my $json = JSON::PP->new->utf8->allow_nonref;
-    my $data = eval { $json->decode($res->{body}) };
+    my @faults;
 
-    return "the body is no JSON: $@" if $@;
+    for my $text (@texts) {
+        my $data = eval { $json->decode($text) };
 
-    return $self->validate($media->{schema}, $data, 'body');
+        push @faults, $@ ? "the body is no JSON: $@"
+                         : $self->validate($media->{schema}, $data, 'body');
+    }
+
+    return @faults;
 }
 
 

@@ -44,9 +44,7 @@ sub percent {
 sub target {
     my ($op, %a) = @_;
 
-    # the admin API is a server of its own in the document
-
-    my $target = ($op->{path} =~ m{^/(?:admin|status)/} ? '' : '/v1') . $op->{path};
+    my $target = $op->{base} . $op->{path};
     my %known = map { $_->{name} => 1 }
                 grep { $_->{in} eq 'query' } @{ $op->{parameters} };
 
