@@ -406,11 +406,13 @@ subtest 'after its end the owner is told why' => sub {
 
     $res = call('GET', "/sessions/$id");
     is($res->{json}{ended}, 'destroyed', 'GET');
+    is($res->{json}{detail}, 'the session has ended', 'in words');
     is(exec_call($id, 'true')->{json}{ended}, 'destroyed', 'exec');
 
     $res = call('GET', "/sessions/$unknown");
     is_problem($res, 404, 'E2009', 'one that never was');
     ok(!exists $res->{json}{ended}, 'has no end');
+    is($res->{json}{detail}, 'there is no such session', 'nor a word of one');
 
     is_problem(call('GET', "/sessions/$_"), 404, 'E2009', "no id: $_")
         for 'x', 'I' . 'a' x 25, 'i' . 'a' x 60, 'i..', '%2e%2e',

@@ -320,6 +320,9 @@ sbx_call_session_error(sbx_broker_t *b, const sbx_call_t *head,
         return;
     }
 
+    (void) sbx_error(&e, 0, SBX_E_SESSION, "the session has ended");
+    sbx_call_fill(error, &e);
+
     if (grave != NULL) {
         error->ended = grave->ended;
         error->ended_at = grave->ended_at;
