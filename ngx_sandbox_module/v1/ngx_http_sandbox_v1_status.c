@@ -56,15 +56,15 @@ static const char  ngx_http_sandbox_v1_body[] =
     "<h1>Sandboxes</h1><p id=\"state\" role=\"status\">loading</p>"
     "<dl id=\"totals\"></dl>"
     "<h2>Use of this node</h2><table><thead><tr><th>resource</th>"
-    "<th class=\"n\">in use</th><th class=\"n\">limit</th></tr></thead>"
+    "<th class=\"n\">promised</th><th class=\"n\">limit</th></tr></thead>"
     "<tbody id=\"use\"></tbody></table>"
     "<h2>Refusals by quotas</h2><table><thead><tr><th>scope</th>"
     "<th>resource</th><th class=\"n\">count</th></tr></thead>"
     "<tbody id=\"refusals\"></tbody></table>"
     "<h2>Sessions <small id=\"shown\"></small></h2><table><thead><tr>"
     "<th>session</th><th>organization</th><th>user</th><th>template</th>"
-    "<th>status</th><th>metadata</th><th class=\"n\">memory</th>"
-    "<th>expires</th></tr></thead><tbody id=\"sessions\"></tbody></table>";
+    "<th>status</th><th>metadata</th>"
+    "<th class=\"n\">memory limit</th><th>expires</th></tr></thead><tbody id=\"sessions\"></tbody></table>";
 
 static const char  ngx_http_sandbox_v1_script[] =
     "'use strict';"
