@@ -115,6 +115,35 @@ subtest 'a reload keeps broker, keeper and sessions' => sub {
 };
 
 
+subtest 'a reload is enough for an nginx that had no module' => sub {
+    my $t = SandboxTest->new(ready => 'port', conf => <<'CONF')->start;
+user www-data;
+pid nginx.pid;
+error_log logs/error.log notice;
+events { }
+http {
+    access_log off;
+    client_body_temp_path client_body_temp;
+    proxy_temp_path proxy_temp;
+    fastcgi_temp_path fastcgi_temp;
+    uwsgi_temp_path uwsgi_temp;
+    scgi_temp_path scgi_temp;
+    server { listen 127.0.0.1:%%PORT%%; }
+}
+CONF
+    is($t->broker, undef, 'nothing of a sandbox runs');
+
+    my $master = $t->master;
+
+    $t->write_conf(conf => undef, ready => undef);
+    ok($t->reload, 'a reload');
+    is($t->master, $master, 'the same master');
+    is_there($t, marked($t), 'has sessions');
+
+    $t->finish;
+};
+
+
 subtest 'kill -9 of a worker' => sub {
     my $t = SandboxTest->new(workers => 2)->start;
     my $s = marked($t);
