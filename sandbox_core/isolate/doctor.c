@@ -134,8 +134,12 @@ sbx_doctor_health(const sbx_doctor_t *d, sbx_error_t *e)
         sbx_doctor_run(d, &rows[i], &c);
 
         if (!c.ok && c.required) {
-            return sbx_error(e, 0, SBX_E_UNAVAILABLE, "%s: %.100s; %.120s",
-                             c.name, c.found, c.mend);
+            /* half a command is worse than none */
+
+            return sbx_error(e, 0, SBX_E_UNAVAILABLE, "%s: %.100s; %s",
+                             c.name, c.found,
+                             strlen(c.mend) <= 120 ? c.mend
+                             : "GET /doctor has the command that mends it");
         }
     }
 

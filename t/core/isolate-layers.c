@@ -327,6 +327,15 @@ test_doctor(void)
     ok(sbx_doctor_health(&d, &e) == -1 && strstr(e.text, "cpus") != NULL,
        "health says the same: %s", e.text);
 
+    for (i = 0; i < SBX_LAYER_MAX; i++) {
+        (void) snprintf(layers.row[i].mend, sizeof(layers.row[i].mend),
+                        "%0121d", 7);
+    }
+
+    ok(sbx_doctor_health(&d, &e) == -1 && strstr(e.text, "000") == NULL
+       && strstr(e.text, "GET /doctor") != NULL,
+       "half a command is never told: %s", e.text);
+
     d.require_isolation = 0;
     ok(sbx_doctor_health(&d, &e) == 0, "unless sessions may do without");
     doctor(&groups, 0);
