@@ -230,6 +230,10 @@ $(NGX_BUILD)/Makefile: $(BUILD)/nginx.list config config.make \
 	    --add-dynamic-module=$(ROOT) > $(BUILD)/configure.log 2>&1 \
 	|| { tail -20 $(BUILD)/configure.log; rm -f $@; exit 1; }
 
+$(NGX_SRC)/src/core/nginx.h:
+	@echo "$@ is missing: install nginx-dev, or give NGX_SRC=dir with" \
+	    "nginx's source" >&2; exit 1
+
 module: $(NGX_BUILD)/Makefile
 	@+$(MAKE) $(if $(V),,-s) --no-print-directory -C $(NGX_TREE) \
 	    -f $(NGX_BUILD)/Makefile modules

@@ -43,6 +43,13 @@ is($status, 0, 'make build') or diag($text);
 ($status, $text) = output(@make, '--no-print-directory', 'build');
 is($text, '', 'a second time does nothing');
 
+my $empty = tempdir('sbxXXXXXX', TMPDIR => 1, CLEANUP => 1);
+
+($status, $text) = output('make', '-C', $root, "BUILD=$empty/build",
+                          "NGX_SRC=$empty", 'build');
+isnt($status, 0, "without nginx's source it fails");
+like($text, qr/nginx\.h is missing: install nginx-dev/, 'and says why');
+
 
 # ---- what is built -------------------------------------------------------
 
