@@ -503,6 +503,11 @@ sbx_command_queue_tick(sbx_timer_t *timer)
 
     s = timer->data;
     sbx_command_flush(s);
+
+    if (s->untold != 0) {
+        sbx_command_tell(s, s->untold);
+    }
+
     now = sbx_now_us();
 
     (void) sbx_error(&e, 0, SBX_E_UNAVAILABLE,
@@ -546,6 +551,26 @@ sbx_command_send(sbx_session_t *s, sbx_op_t op)
     return sbx_wire_send(s->control, &task, sizeof(sbx_task_t), NULL, 0,
                          MSG_DONTWAIT)
            == -1 ? -1 : 0;
+}
+
+
+/* Init's clocks would stand still for ever, or never. */
+
+void
+sbx_command_tell(sbx_session_t *s, sbx_op_t op)
+{
+    s->untold = 0;
+
+    if (sbx_command_send(s, op) == 0 || s->control == -1) {
+        return;
+    }
+
+    s->untold = op;
+
+    if (s->queue.index == 0) {
+        (void) sbx_timer_set(&s->broker->loop, &s->queue,
+                             SBX_COMMAND_RETRY);
+    }
 }
 
 

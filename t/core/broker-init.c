@@ -15,6 +15,9 @@
 
 
 #define MANY           200   /* descriptors in one message */
+#define SLOW           4000  /* ms until it reads */
+#define FEW            150   /* less than its socket holds */
+#define FULL           400   /* more than that, and than the queue */
 
 
 static uint32_t  init_running;
@@ -245,6 +248,10 @@ init_main(void)
 
     while (strcmp(env, "MODE=deaf") == 0) {
         (void) poll(NULL, 0, 60000);
+    }
+
+    if (strcmp(env, "MODE=slow") == 0) {
+        (void) poll(NULL, 0, SLOW);
     }
 
     while (strcmp(env, "MODE=talker") == 0) {
@@ -680,6 +687,89 @@ test_grace(test_broker_t *t, const char *mode, unsigned least, unsigned most)
 }
 
 
+/* Where its socket is full, it hears of the resumption all the same. */
+
+static void
+test_full(test_broker_t *t, unsigned few)
+{
+    int             i, calls[FEW + 1];
+    char            id[64];
+    unsigned        n;
+    uint64_t        frozen;
+    test_answer_t  *a;
+
+    (void) create(t, "slow", id);
+
+    for (n = 0; n < few; n++) {
+        calls[n] = file_send(t, id);
+    }
+
+    for (i = 0; i < 100; i++) {
+        a = test_answer(test_call(t->control, SBX_OP_PAUSE, id, "acme"));
+
+        if (a->last != SBX_F_END) {
+            printf("# %s\n", a->error.text);
+            break;
+        }
+
+        (void) test_answer(test_call(t->control, SBX_OP_RESUME, id, "acme"));
+    }
+
+    frozen = 1;
+
+    for (i = 0; i < TEST_WAIT / 20 && frozen != 0; i++) {
+        a = test_answer(file_send(t, id));
+        frozen = a->last == SBX_F_END ? a->end.count : 1;
+        (void) poll(NULL, 0, 20);
+    }
+
+    is_int((int64_t) frozen, 0, "no clock stands still after a resumption");
+
+    while (n-- > 0) {
+        (void) close(calls[n]);
+    }
+
+    (void) test_destroy(t, id);
+}
+
+
+/* Who waits for an init that is slow is no reason to call it idle. */
+
+static void
+test_waiting(test_broker_t *t)
+{
+    int             calls[FULL], blob, served, refused;
+    char            id[64], env[] = "MODE=slow";
+    unsigned        n;
+    sbx_create_t    body;
+    test_answer_t  *a;
+
+    test_create_body(&body);
+    body.idle_timeout = 200;
+    blob = test_blob(&body, "", env, sizeof(env));
+    a = test_answer(test_create_send(t->control, "acme", &body, blob));
+    (void) close(blob);
+    (void) strcpy(id, a->session.id);
+
+    for (n = 0; n < FULL; n++) {
+        calls[n] = file_send(t, id);
+    }
+
+    served = 0;
+    refused = 0;
+
+    for (n = 0; n < FULL; n++) {
+        a = test_answer(calls[n]);
+        served += a->last == SBX_F_END;
+        refused += a->error.code == SBX_E_UNAVAILABLE;
+    }
+
+    ok(served > FEW && served + refused == FULL,
+       "calls that wait are served, or have been too many");
+    (void) test_destroy(t, id);
+}
+
+
 static unsigned
 broker_files(test_broker_t *t)
 {
@@ -829,6 +919,9 @@ main(void)
     test_deaths(&t);
     test_silence(&t);
     test_talker(&t);
+    test_full(&t, FEW);
+    test_full(&t, FEW + 1);
+    test_waiting(&t);
     test_gifts(&t);
     test_successor(&t);
     test_grace(&t, "obedient", 900, 2900);
