@@ -45,9 +45,10 @@ static int sbx_adopt_remove_tree(int parent, const char *name, int depth);
 void
 sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds)
 {
-    unsigned        i;
-    sbx_error_t     e;
-    sbx_session_t  *s;
+    unsigned            i;
+    sbx_error_t         e;
+    sbx_session_t      *s;
+    const sbx_grave_t  *grave;
 
     s = sbx_session_make(b);
 
@@ -75,11 +76,16 @@ sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds)
     }
 
     sbx_session_insert(s);
+    grave = sbx_graves_find(b, s->info.id);
 
     if (sbx_adopt_take(s, msg, &e) == 0) {
         sbx_session_run(s);
 
-        if (s->info.flags & SBX_CREATE_TIED) {
+        if (grave != NULL) {
+            /* it was ending: nobody is to find it alive again */
+            sbx_session_end(s, grave->ended, 0);
+
+        } else if (s->info.flags & SBX_CREATE_TIED) {
             /* the call that it was tied to has gone with our predecessor */
             sbx_session_end(s, SBX_ENDED_NODE_RESTART, 1);
         }
@@ -90,8 +96,11 @@ sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds)
     sbx_log_error(SBX_LOG_WARN, &(sbx_log_about_t) { NULL, msg->id }, &e,
                   "session is not adopted");
 
-    sbx_graves_add(b, &s->info, SBX_ENDED_NODE_RESTART,
-                   sbx_broker_clock_ms());
+    if (grave == NULL) {
+        sbx_graves_add(b, &s->info, SBX_ENDED_NODE_RESTART,
+                       sbx_broker_clock_ms());
+    }
+
     sbx_session_end(s, SBX_ENDED_NODE_RESTART, 1);
 }
 

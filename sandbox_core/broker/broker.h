@@ -152,6 +152,7 @@ struct sbx_session_s {
     uint32_t                 reserved;  /* numbers below are recorded */
     sbx_node_t               tasks;     /* sbx_pending_t */
     uint32_t                 ntasks;
+    sbx_op_t                 untold;    /* init, for want of room; or 0 */
 
     sbx_node_t               creators;  /* calls */
     sbx_node_t               destroyers;
@@ -495,6 +496,8 @@ void sbx_command_tick(sbx_timer_t *timer);
 void sbx_command_queue_tick(sbx_timer_t *timer);
 void sbx_command_flush(sbx_session_t *s);
 int sbx_command_send(sbx_session_t *s, sbx_op_t op);
+/* FREEZE or THAW, now or when there is room: the last one counts. */
+void sbx_command_tell(sbx_session_t *s, sbx_op_t op);
 /* Forgets the groups (their files go with the session's) and refuses what
  * waits. */
 void sbx_command_drop(sbx_session_t *s);

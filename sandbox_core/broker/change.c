@@ -501,21 +501,21 @@ sbx_change_freeze(sbx_session_t *s, int frozen, sbx_error_t *e)
      * nothing could run */
 
     if (frozen) {
-        (void) sbx_command_send(s, SBX_OP_FREEZE);
+        sbx_command_tell(s, SBX_OP_FREEZE);
     }
 
     if (s->cgroup == NULL
         || sbx_cgroup_session_freeze(s->cgroup, frozen, e) != 0)
     {
         if (frozen) {
-            (void) sbx_command_send(s, SBX_OP_THAW);
+            sbx_command_tell(s, SBX_OP_THAW);
         }
 
         return -1;
     }
 
     if (!frozen) {
-        (void) sbx_command_send(s, SBX_OP_THAW);
+        sbx_command_tell(s, SBX_OP_THAW);
     }
 
     s->frozen = frozen != 0;

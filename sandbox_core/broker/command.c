@@ -40,6 +40,7 @@ static void sbx_command_refuse(sbx_session_t *s, sbx_pending_t *p,
 static void sbx_command_close(sbx_session_t *s, sbx_pending_t *p,
     unsigned first);
 static void sbx_command_soon(sbx_session_t *s, uint32_t ms);
+static int sbx_command_obeyed(sbx_session_t *s);
 
 
 void
@@ -502,6 +503,11 @@ sbx_command_queue_tick(sbx_timer_t *timer)
 
     s = timer->data;
     sbx_command_flush(s);
+
+    if (s->untold != 0) {
+        sbx_command_tell(s, s->untold);
+    }
+
     now = sbx_now_us();
 
     (void) sbx_error(&e, 0, SBX_E_UNAVAILABLE,
@@ -545,6 +551,26 @@ sbx_command_send(sbx_session_t *s, sbx_op_t op)
     return sbx_wire_send(s->control, &task, sizeof(sbx_task_t), NULL, 0,
                          MSG_DONTWAIT)
            == -1 ? -1 : 0;
+}
+
+
+/* Init's clocks would stand still for ever, or never. */
+
+void
+sbx_command_tell(sbx_session_t *s, sbx_op_t op)
+{
+    s->untold = 0;
+
+    if (sbx_command_send(s, op) == 0 || s->control == -1) {
+        return;
+    }
+
+    s->untold = op;
+
+    if (s->queue.index == 0) {
+        (void) sbx_timer_set(&s->broker->loop, &s->queue,
+                             SBX_COMMAND_RETRY);
+    }
 }
 
 
@@ -638,8 +664,7 @@ sbx_command_tick(sbx_timer_t *timer)
         free(command);
     }
 
-    if (s->state == SBX_S_TERMINATING && s->ncommands == 0) {
-        /* all have obeyed */
+    if (sbx_command_obeyed(s)) {
         sbx_session_end(s, s->ended, 1);
         return;
     }
@@ -654,12 +679,32 @@ sbx_command_tick(sbx_timer_t *timer)
         s->spare = sbx_command_make(s, &e);
     }
 
-    if (!sbx_list_empty(&s->lingering)) {
+    if (!sbx_list_empty(&s->lingering)
+        || (s->adopted && s->state == SBX_S_TERMINATING))
+    {
         s->backoff = s->backoff ? s->backoff : SBX_COMMAND_BACKOFF_MIN;
         sbx_command_soon(s, s->backoff);
         s->backoff = s->backoff * 2 < SBX_COMMAND_BACKOFF_MAX
                      ? s->backoff * 2 : SBX_COMMAND_BACKOFF_MAX;
     }
+}
+
+
+/*
+ * Whether nothing is left of what was told to end.  Of an earlier broker's
+ * commands there are only the groups: those that are empty are removed.
+ */
+
+static int
+sbx_command_obeyed(sbx_session_t *s)
+{
+    if (s->state != SBX_S_TERMINATING || s->ncommands != 0) {
+        return 0;
+    }
+
+    /* with them goes the spare one, which is needed no more */
+
+    return !s->adopted || sbx_cgroup_command_reclaim(s->cgroup) == 0;
 }
 
 

@@ -331,6 +331,8 @@ sbx_control_event(sbx_event_t *ev, uint32_t events)
         }
 
         if (n <= 0) {
+            /* the last datagram before the end may have been an empty one */
+            sbx_discard_all(control->broker, fds, nfds);
             sbx_control_close(control);
             return;
         }

@@ -61,7 +61,8 @@ sbx_idle_tick(sbx_timer_t *timer)
 
     left = sbx_idle_left(s);
 
-    if (s->info.status == SBX_STATUS_PAUSED || !sbx_list_empty(&s->running))
+    if (s->info.status == SBX_STATUS_PAUSED || !sbx_list_empty(&s->running)
+        || !sbx_list_empty(&s->tasks))
     {
         sbx_idle_touch(s);
         left = s->info.idle_timeout;
@@ -72,8 +73,9 @@ sbx_idle_tick(sbx_timer_t *timer)
         return;
     }
 
-    if (!s->asked && sbx_command_send(s, SBX_OP_BUSY) == 0) {
-        s->asked = 1;
+    if (!s->asked) {
+        /* one that has no room for the question has calls to serve */
+        s->asked = sbx_command_send(s, SBX_OP_BUSY) == 0;
         (void) sbx_timer_set(&s->broker->loop, timer, SBX_IDLE_ANSWER);
         return;
     }

@@ -379,6 +379,23 @@ sbx_quota_refuse(sbx_scope_t scope, const sbx_limit_t *row, uint64_t asked,
 }
 
 
+/* When it ends by itself, unless its time is made longer. */
+
+static int64_t
+sbx_quota_end(const sbx_session_t *s)
+{
+    if (s->info.status == SBX_STATUS_PAUSED) {
+        return s->info.paused + (int64_t) s->info.limits.paused;
+    }
+
+    if (s->info.flags & SBX_CREATE_ON_TIMEOUT_PAUSE) {
+        return s->info.expires + (int64_t) s->info.limits.paused;
+    }
+
+    return s->info.expires;
+}
+
+
 /* Seconds until the first session ends by itself; it may well end before. */
 
 static uint64_t
@@ -407,7 +424,7 @@ sbx_quota_wait(const sbx_broker_t *b, const sbx_account_t *account,
 
     for (node = head->next; node != head; node = node->next) {
         s = sbx_node_of(node, sbx_session_t, hold.links[account->scope]);
-        left = s->info.expires - now;
+        left = sbx_quota_end(s) - now;
 
         if (left < (int64_t) wait * 1000) {
             wait = left < 1000 ? 1 : (uint64_t) (left + 999) / 1000;

@@ -347,12 +347,14 @@ sbx_session_control(sbx_event_t *ev, uint32_t events)
             return;
         }
 
+        /* also of an empty datagram, which reads like an end */
+
+        sbx_discard_all(s->broker, fds, nfds);
+
         if (n == 0 || (n == -1 && errno == ECONNRESET)) {
             sbx_session_lost(s, "init closed its control socket");
             return;
         }
-
-        sbx_discard_all(s->broker, fds, nfds);
 
         if (n != sizeof(sbx_record_t) || nfds != 0
             || record.magic != SBX_WIRE_MAGIC

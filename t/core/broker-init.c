@@ -6,6 +6,7 @@
 
 #include "broker_test.h"
 
+#include <dirent.h>
 #include <sys/resource.h>
 
 
@@ -13,7 +14,15 @@
 #define INIT_CONFIG    4
 
 
+#define MANY           200   /* descriptors in one message */
+#define SLOW           4000  /* ms until it reads */
+#define FEW            150   /* less than its socket holds */
+#define FULL           400   /* more than that, and than the queue */
+
+
 static uint32_t  init_running;
+static unsigned  init_residents;
+static unsigned  init_frozen;
 
 
 /*
@@ -61,16 +70,80 @@ init_frame(int fd, sbx_frame_type_t type, const void *data, size_t size)
 }
 
 
+/* An empty datagram, which reads like an end, with many descriptors. */
+
 static void
-init_task(const char *env, const sbx_task_t *task, int fd)
+init_give(void)
 {
+    int              fds[MANY];
+    char             space[CMSG_SPACE(MANY * sizeof(int))];
+    unsigned         i;
+    struct msghdr    msg;
+    struct cmsghdr  *cmsg;
+
+    memset(space, 0, sizeof(space));
+    memset(&msg, 0, sizeof(msg));
+    msg.msg_control = space;
+    msg.msg_controllen = sizeof(space);
+    cmsg = CMSG_FIRSTHDR(&msg);
+    cmsg->cmsg_level = SOL_SOCKET;
+    cmsg->cmsg_type = SCM_RIGHTS;
+    cmsg->cmsg_len = CMSG_LEN(sizeof(fds));
+
+    for (i = 0; i < MANY; i++) {
+        fds[i] = INIT_CONTROL;
+    }
+
+    memcpy(CMSG_DATA(cmsg), fds, sizeof(fds));
+    (void) sendmsg(INIT_CONTROL, &msg, 0);
+}
+
+
+/* A process that stays in the command's group, whatever it is told. */
+
+static void
+init_reside(const sbx_task_t *task, const int *attach)
+{
+    unsigned  i;
+
+    init_residents++;
+
+    if (fork() != 0) {
+        return;
+    }
+
+    for (i = 0; i < task->attach_count; i++) {
+        (void) !write(attach[i], "0", 1);
+    }
+
+    (void) close(INIT_CONTROL);
+
+    for ( ;; ) {
+        (void) poll(NULL, 0, 60000);
+    }
+}
+
+
+static void
+init_task(const char *env, const sbx_task_t *task, const int *fds)
+{
+    int           fd;
     sbx_f_end_t   end;
     sbx_f_exit_t  over;
 
+    fd = fds[0];
     memset(&end, 0, sizeof(end));
     memset(&over, 0, sizeof(over));
 
     switch (task->op) {
+
+    case SBX_OP_FREEZE:
+        init_frozen = 1;
+        break;
+
+    case SBX_OP_THAW:
+        init_frozen = 0;
+        break;
 
     case SBX_OP_CUT:
         init_record(SBX_R_CUT, 0);
@@ -81,6 +154,13 @@ init_task(const char *env, const sbx_task_t *task, int fd)
             _exit(7);
         }
 
+        if (strcmp(env, "MODE=resident") == 0 && init_residents == 0) {
+            init_reside(task, fds + 1);
+            init_frame(fd, SBX_F_ACCEPTED, NULL, 0);
+            init_frame(fd, SBX_F_EXIT, &over, sizeof(over));
+            break;
+        }
+
         over.pid = (int32_t) task->command;
         over.memory_peak = task->processes;
         over.processes_peak = task->cpus;
@@ -88,7 +168,9 @@ init_task(const char *env, const sbx_task_t *task, int fd)
         init_frame(fd, SBX_F_ACCEPTED, NULL, 0);
         init_frame(fd, SBX_F_EXIT, &over, sizeof(over));
 
-        if (strcmp(env, "MODE=obedient") == 0) {
+        if (strcmp(env, "MODE=obedient") == 0
+            || strcmp(env, "MODE=resident") == 0)
+        {
             init_running = task->command;
 
         } else if (strcmp(env, "MODE=endless") != 0) {
@@ -98,7 +180,10 @@ init_task(const char *env, const sbx_task_t *task, int fd)
         break;
 
     case SBX_OP_TERMINATE:
-        if (strcmp(env, "MODE=obedient") == 0) {
+        if (strcmp(env, "MODE=resident") == 0 && init_running != 0) {
+            init_record(SBX_R_COMMAND_OVER, init_running);
+
+        } else if (strcmp(env, "MODE=obedient") == 0) {
             init_over();
         }
 
@@ -107,8 +192,12 @@ init_task(const char *env, const sbx_task_t *task, int fd)
     case SBX_OP_FILE:
         if (strcmp(env, "MODE=nonsense") == 0) {
             (void) sbx_wire_send(INIT_CONTROL, "no", 2, NULL, 0, 0);
+
+        } else if (strcmp(env, "MODE=giver") == 0) {
+            init_give();
         }
 
+        end.count = init_frozen;
         init_frame(fd, SBX_F_ACCEPTED, NULL, 0);
         init_frame(fd, SBX_F_END, &end, sizeof(end));
         break;
@@ -161,6 +250,10 @@ init_main(void)
         (void) poll(NULL, 0, 60000);
     }
 
+    if (strcmp(env, "MODE=slow") == 0) {
+        (void) poll(NULL, 0, SLOW);
+    }
+
     while (strcmp(env, "MODE=talker") == 0) {
         init_record(SBX_R_REAPED, 0);
     }
@@ -176,7 +269,7 @@ init_main(void)
             return 0;
         }
 
-        init_task(env, &task, fds[0]);
+        init_task(env, &task, fds);
 
         for (i = 0; i < nfds; i++) {
             (void) close(fds[i]);
@@ -594,6 +687,210 @@ test_grace(test_broker_t *t, const char *mode, unsigned least, unsigned most)
 }
 
 
+/* Where its socket is full, it hears of the resumption all the same. */
+
+static void
+test_full(test_broker_t *t, unsigned few)
+{
+    int             i, calls[FEW + 1];
+    char            id[64];
+    unsigned        n;
+    uint64_t        frozen;
+    test_answer_t  *a;
+
+    (void) create(t, "slow", id);
+
+    for (n = 0; n < few; n++) {
+        calls[n] = file_send(t, id);
+    }
+
+    for (i = 0; i < 100; i++) {
+        a = test_answer(test_call(t->control, SBX_OP_PAUSE, id, "acme"));
+
+        if (a->last != SBX_F_END) {
+            printf("# %s\n", a->error.text);
+            break;
+        }
+
+        (void) test_answer(test_call(t->control, SBX_OP_RESUME, id, "acme"));
+    }
+
+    frozen = 1;
+
+    for (i = 0; i < TEST_WAIT / 20 && frozen != 0; i++) {
+        a = test_answer(file_send(t, id));
+        frozen = a->last == SBX_F_END ? a->end.count : 1;
+        (void) poll(NULL, 0, 20);
+    }
+
+    is_int((int64_t) frozen, 0, "no clock stands still after a resumption");
+
+    while (n-- > 0) {
+        (void) close(calls[n]);
+    }
+
+    (void) test_destroy(t, id);
+}
+
+
+/* Who waits for an init that is slow is no reason to call it idle. */
+
+static void
+test_waiting(test_broker_t *t)
+{
+    int             calls[FULL], blob, served, refused;
+    char            id[64], env[] = "MODE=slow";
+    unsigned        n;
+    sbx_create_t    body;
+    test_answer_t  *a;
+
+    test_create_body(&body);
+    body.idle_timeout = 200;
+    blob = test_blob(&body, "", env, sizeof(env));
+    a = test_answer(test_create_send(t->control, "acme", &body, blob));
+    (void) close(blob);
+    (void) strcpy(id, a->session.id);
+
+    for (n = 0; n < FULL; n++) {
+        calls[n] = file_send(t, id);
+    }
+
+    served = 0;
+    refused = 0;
+
+    for (n = 0; n < FULL; n++) {
+        a = test_answer(calls[n]);
+        served += a->last == SBX_F_END;
+        refused += a->error.code == SBX_E_UNAVAILABLE;
+    }
+
+    ok(served > FEW && served + refused == FULL,
+       "calls that wait are served, or have been too many");
+    (void) test_destroy(t, id);
+}
+
+
+static unsigned
+broker_files(test_broker_t *t)
+{
+    DIR       *dir;
+    char       path[64];
+    unsigned   n;
+
+    (void) snprintf(path, sizeof(path), "/proc/%d/fd",
+                    (int) test_pid(t, "broker.pid"));
+    dir = opendir(path);
+
+    for (n = 0; dir != NULL && readdir(dir) != NULL; n++) { /* void */ }
+
+    if (dir != NULL) {
+        (void) closedir(dir);
+    }
+
+    return n;
+}
+
+
+static void
+test_gifts(test_broker_t *t)
+{
+    int       i;
+    char      id[64];
+    unsigned  before;
+
+    before = broker_files(t);
+    (void) create(t, "giver", id);
+    (void) test_answer(file_send(t, id));
+    await_no_session(t, "an init that sends nothing, with descriptors, ends");
+
+    /* closed by a thread of their own, and by what the session's end does */
+
+    for (i = 0; i < TEST_WAIT / 10 && broker_files(t) > before + MANY / 2;
+         i++)
+    {
+        (void) poll(NULL, 0, 10);
+    }
+
+    ok(broker_files(t) <= before + MANY / 2, "and leaves none in the broker");
+}
+
+
+static int
+end_send(test_broker_t *t, const char *id, uint64_t grace)
+{
+    sbx_end_t   end;
+    sbx_call_t  head;
+
+    end.grace = grace;
+    test_head(&head, SBX_OP_END, id, "acme", "", sizeof(end));
+
+    return test_send(t->control, &head, &end, sizeof(end), -1);
+}
+
+
+static void
+restart(test_broker_t *t)
+{
+    pid_t  old;
+
+    old = test_pid(t, "broker.pid");
+    (void) tap_kill(old, SIGKILL);
+    ok(test_await_successor(t, "broker.pid", old) > 0, "another broker");
+}
+
+
+/* A broker that ends a session, or whose predecessor had begun to. */
+
+static void
+test_successor(test_broker_t *t)
+{
+    int             fd, i;
+    char            id[64], dir[128];
+    uint64_t        begun;
+    test_answer_t  *a;
+
+    (void) create(t, "endless", id);
+    is_int(test_answer(exec_send(t, id, NULL))->last, SBX_F_EXIT,
+           "a command that does not obey");
+    fd = end_send(t, id, 600000);
+
+    for (i = 0; i < TEST_WAIT / 10 && test_alive(t, id); i++) {
+        (void) poll(NULL, 0, 10);
+    }
+
+    restart(t);
+    is_int(test_answer(fd)->last, 0, "who waits for the end learns nothing");
+    a = test_answer(test_call(t->control, SBX_OP_GET, id, "acme"));
+    is_int(a->error.ended, SBX_ENDED_DESTROYED,
+           "what was ending is not alive again");
+    (void) snprintf(dir, sizeof(dir), "sessions/%s", id);
+
+    for (i = 0; i < TEST_WAIT / 10 && test_exists(t->state, dir); i++) {
+        (void) poll(NULL, 0, 10);
+    }
+
+    ok(!test_exists(t->state, dir), "but goes");
+
+    (void) create(t, "endless", id);
+    (void) test_answer(exec_send(t, id, NULL));
+    restart(t);
+    ok(test_alive(t, id) && test_alive(t, id), "the session goes on");
+    a = test_answer(end_send(t, id, 600000));
+    is_int(a->last, SBX_F_END,
+           "where nothing is left of a command no time is waited for");
+
+    (void) create(t, "resident", id);
+    (void) test_answer(exec_send(t, id, NULL));
+    restart(t);
+    is_int(test_answer(exec_send(t, id, NULL))->last, SBX_F_EXIT,
+           "a command beside one of the broker before");
+    begun = sbx_now_us();
+    a = test_answer(end_send(t, id, 2000));
+    ok(a->last == SBX_F_END && sbx_now_us() - begun >= 1900000,
+       "that has all of its time");
+}
+
+
 int
 main(void)
 {
@@ -622,6 +919,11 @@ main(void)
     test_deaths(&t);
     test_silence(&t);
     test_talker(&t);
+    test_full(&t, FEW);
+    test_full(&t, FEW + 1);
+    test_waiting(&t);
+    test_gifts(&t);
+    test_successor(&t);
     test_grace(&t, "obedient", 900, 2900);
     test_grace(&t, "endless", 2200, 9000);
     test_close(&t);

@@ -37,6 +37,7 @@ configure(test_broker_t *t)
     }
 
     row(t, "race", "")->limits.sessions = 4;
+    row(t, "paused", "")->limits.sessions = 1;
     row(t, "memory", "alice")->limits.memory = 150 * MB;
 }
 
@@ -167,6 +168,47 @@ test_gone_away(test_broker_t *t)
     is_int((int64_t) used(t, "race"), 0, "what nobody waits for is given "
            "back");
     is_int(create(t, "race")->last, SBX_F_END, "and can be had");
+}
+
+
+/* What is paused has its own time, and what is to be paused has both. */
+
+static void
+test_paused(test_broker_t *t)
+{
+    char            id[64];
+    sbx_call_t      head;
+    sbx_create_t    body;
+    test_answer_t  *a;
+
+    test_create_body(&body);
+    body.limits.timeout = 10000;
+    body.limits.paused = 86400000;
+    a = test_answer(test_create_send(t->control, "paused", &body, -1));
+    (void) strcpy(id, a->session.id);
+    a = create(t, "paused");
+    ok(a->error.code == SBX_E_QUOTA && a->error.retry_after <= 10,
+       "one that lives for ten seconds is waited for so long");
+
+    test_head(&head, SBX_OP_PAUSE, id, "paused", "", 0);
+    a = test_answer(test_send(t->control, &head, NULL, 0, -1));
+
+    if (a->error.code == SBX_E_MANIFEST) {
+        printf("# %s\n", a->error.text);
+        (void) test_destroy(t, id);
+        return;
+    }
+
+    is_int((int64_t) create(t, "paused")->error.retry_after, 60,
+           "one that is paused is not");
+    ok(test_destroy(t, id), "destroyed");
+
+    body.flags |= SBX_CREATE_ON_TIMEOUT_PAUSE;
+    a = test_answer(test_create_send(t->control, "paused", &body, -1));
+    (void) strcpy(id, a->session.id);
+    is_int((int64_t) create(t, "paused")->error.retry_after, 60,
+           "nor one that is to be paused then");
+    ok(test_destroy(t, id), "destroyed");
 }
 
 
@@ -339,6 +381,7 @@ main(void)
 
     test_race(&t);
     test_gone_away(&t);
+    test_paused(&t);
     test_refused(&t);
     test_admin(&t);
     test_close(&t);
