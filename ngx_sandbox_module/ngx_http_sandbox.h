@@ -547,6 +547,15 @@ ngx_uint_t ngx_http_sandbox_escapes_ok(const ngx_str_t *s);
  */
 ngx_int_t ngx_http_sandbox_path(ngx_http_request_t *r,
     ngx_http_sandbox_ctx_t *ctx, const ngx_str_t *raw);
+/* Before a body is read: nobody else's is to be taken from. */
+ngx_int_t ngx_http_sandbox_body_own(ngx_http_request_t *r);
+/*
+ * Queues what was read of a body as frames, until more than window bytes are
+ * queued; passed counts them.  NGX_OK: all of it; NGX_AGAIN: the rest stays
+ * until there is room; NGX_ERROR.
+ */
+ngx_int_t ngx_http_sandbox_body_pass(ngx_http_sandbox_call_t *call,
+    sbx_frame_type_t type, size_t window, off_t *passed);
 /* Reads what the route asks for, then runs its handler. */
 ngx_int_t ngx_http_sandbox_read_body(ngx_http_request_t *r,
     ngx_http_sandbox_ctx_t *ctx);

@@ -9,6 +9,7 @@
 
 
 #define NGX_HTTP_SANDBOX_BODY_FIRST    4096
+#define NGX_HTTP_SANDBOX_BODY_PIECE    16384
 
 
 static ngx_uint_t ngx_http_sandbox_is_json(ngx_http_request_t *r);
@@ -24,6 +25,8 @@ static ngx_int_t ngx_http_sandbox_body_add(ngx_http_request_t *r,
 static ngx_int_t ngx_http_sandbox_body_grow(ngx_http_request_t *r,
     ngx_http_sandbox_ctx_t *ctx, size_t size);
 static void ngx_http_sandbox_run(ngx_http_request_t *r);
+static ngx_int_t ngx_http_sandbox_body_piece(ngx_http_sandbox_call_t *call,
+    sbx_frame_type_t type, ngx_buf_t *b, size_t size);
 
 
 ngx_int_t
@@ -52,6 +55,10 @@ ngx_http_sandbox_read_body(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
 
     if (r->headers_in.content_length_n > (off_t) slcf->max_json) {
         return ngx_http_sandbox_too_large(r, slcf->max_json);
+    }
+
+    if (ngx_http_sandbox_body_own(r) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
     r->request_body_no_buffering = 1;
@@ -304,4 +311,120 @@ ngx_http_sandbox_run(ngx_http_request_t *r)
     if (rc != NGX_DONE) {
         ngx_http_finalize_request(r, rc);
     }
+}
+
+
+/*
+ * A body that another module had nginx read, as "mirror" does, is that
+ * module's as well: what is taken is taken from a list of our own.
+ */
+
+ngx_int_t
+ngx_http_sandbox_body_own(ngx_http_request_t *r)
+{
+    ngx_buf_t                *b;
+    ngx_chain_t              *cl, *in, **last;
+    ngx_http_request_body_t  *body;
+
+    if (r->request_body == NULL) {
+        return NGX_OK;
+    }
+
+    body = ngx_palloc(r->pool, sizeof(ngx_http_request_body_t));
+
+    if (body == NULL) {
+        return NGX_ERROR;
+    }
+
+    *body = *r->request_body;
+    last = &body->bufs;
+
+    for (in = r->request_body->bufs; in != NULL; in = in->next) {
+        cl = ngx_alloc_chain_link(r->pool);
+        b = ngx_palloc(r->pool, sizeof(ngx_buf_t));
+
+        if (cl == NULL || b == NULL) {
+            return NGX_ERROR;
+        }
+
+        *b = *in->buf;
+        cl->buf = b;
+        *last = cl;
+        last = &cl->next;
+    }
+
+    *last = NULL;
+    r->request_body = body;
+
+    return NGX_OK;
+}
+
+
+/*
+ * Pieces may be as large as client_body_buffer_size, or a file where another
+ * module had nginx read the body: what the window has no room for stays.
+ */
+
+ngx_int_t
+ngx_http_sandbox_body_pass(ngx_http_sandbox_call_t *call,
+    sbx_frame_type_t type, size_t window, off_t *passed)
+{
+    off_t                     size;
+    ngx_buf_t                *b;
+    ngx_chain_t              *cl;
+    ngx_http_request_t       *r;
+    ngx_http_request_body_t  *body;
+
+    r = call->request;
+    body = r->request_body;
+
+    while (body->bufs != NULL) {
+        cl = body->bufs;
+        b = cl->buf;
+        size = ngx_buf_special(b) ? 0 : ngx_buf_size(b);
+
+        if (size == 0) {
+            body->bufs = cl->next;
+            ngx_free_chain(r->pool, cl);
+            continue;
+        }
+
+        if (ngx_http_sandbox_call_queued(call) > window) {
+            return NGX_AGAIN;
+        }
+
+        size = ngx_min(size, NGX_HTTP_SANDBOX_BODY_PIECE);
+
+        if (ngx_http_sandbox_body_piece(call, type, b, (size_t) size)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        *passed += size;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_body_piece(ngx_http_sandbox_call_t *call,
+    sbx_frame_type_t type, ngx_buf_t *b, size_t size)
+{
+    u_char  piece[NGX_HTTP_SANDBOX_BODY_PIECE];
+
+    if (ngx_buf_in_memory(b)) {
+        b->pos += size;
+
+        return ngx_http_sandbox_call_queue(call, type, b->pos - size, size);
+    }
+
+    if (ngx_read_file(b->file, piece, size, b->file_pos) != (ssize_t) size) {
+        return NGX_ERROR;
+    }
+
+    b->file_pos += size;
+
+    return ngx_http_sandbox_call_queue(call, type, piece, size);
 }

@@ -377,7 +377,9 @@ ngx_http_sandbox_v1_port_begin(ngx_http_sandbox_v1_port_t *port)
     port->begun = 1;
     port->call->timeout = 0;
 
-    if (ngx_http_upstream_create(r) != NGX_OK) {
+    if (ngx_http_upstream_create(r) != NGX_OK
+        || ngx_http_sandbox_body_own(r) != NGX_OK)
+    {
         return ngx_http_sandbox_v1_finish(port->call,
                                           NGX_HTTP_INTERNAL_SERVER_ERROR);
     }

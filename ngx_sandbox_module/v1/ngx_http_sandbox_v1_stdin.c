@@ -14,6 +14,7 @@
 typedef struct {
     ngx_http_request_t        *request;
     ngx_http_sandbox_call_t   *call;
+    off_t                      passed;
     unsigned                   ready:1;
     unsigned                   whole:1;       /* the last STDIN is queued */
 } ngx_http_sandbox_v1_stdin_t;
@@ -26,8 +27,7 @@ static ngx_int_t ngx_http_sandbox_v1_stdin_begin(
     ngx_http_sandbox_v1_stdin_t *in);
 static ngx_int_t ngx_http_sandbox_v1_stdin_pump(
     ngx_http_sandbox_v1_stdin_t *in);
-static ngx_int_t ngx_http_sandbox_v1_stdin_take(
-    ngx_http_sandbox_v1_stdin_t *in);
+static void ngx_http_sandbox_v1_stdin_wait(ngx_http_sandbox_v1_stdin_t *in);
 static ngx_int_t ngx_http_sandbox_v1_stdin_more(
     ngx_http_sandbox_v1_stdin_t *in);
 static void ngx_http_sandbox_v1_stdin_nothing(ngx_http_request_t *r);
@@ -123,6 +123,11 @@ ngx_http_sandbox_v1_stdin_begin(ngx_http_sandbox_v1_stdin_t *in)
 
     in->call->timeout = 0;
 
+    if (ngx_http_sandbox_body_own(r) != NGX_OK) {
+        return ngx_http_sandbox_v1_broken(in->call,
+                                          "more than memory holds");
+    }
+
     r->expect_tested = 0;
     r->request_body_no_buffering = 1;
 
@@ -159,10 +164,18 @@ ngx_http_sandbox_v1_stdin_pump(ngx_http_sandbox_v1_stdin_t *in)
     ngx_int_t  rc;
 
     for ( ;; ) {
-        rc = ngx_http_sandbox_v1_stdin_take(in);
+        rc = ngx_http_sandbox_body_pass(in->call, SBX_F_STDIN,
+                                        NGX_HTTP_SANDBOX_V1_WINDOW,
+                                        &in->passed);
 
-        if (rc != NGX_OK) {
-            return rc;
+        if (rc == NGX_ERROR) {
+            return ngx_http_sandbox_v1_broken(in->call,
+                                              "more than memory holds");
+        }
+
+        if (rc == NGX_AGAIN) {
+            ngx_http_sandbox_v1_stdin_wait(in);
+            return NGX_OK;
         }
 
         rc = ngx_http_sandbox_v1_stdin_more(in);
@@ -200,15 +213,7 @@ ngx_http_sandbox_v1_stdin_more(ngx_http_sandbox_v1_stdin_t *in)
     }
 
     if (ngx_http_sandbox_call_queued(in->call) > NGX_HTTP_SANDBOX_V1_WINDOW) {
-
-        /* it is not the client who is late; but it may go away */
-
-        if (r->connection->read->timer_set) {
-            ngx_del_timer(r->connection->read);
-        }
-
-        ngx_http_sandbox_v1_watch(r);
-
+        ngx_http_sandbox_v1_stdin_wait(in);
         return NGX_OK;
     }
 
@@ -225,42 +230,20 @@ ngx_http_sandbox_v1_stdin_more(ngx_http_sandbox_v1_stdin_t *in)
 }
 
 
-static ngx_int_t
-ngx_http_sandbox_v1_stdin_take(ngx_http_sandbox_v1_stdin_t *in)
+/* It is not the client who is late; but it may go away. */
+
+static void
+ngx_http_sandbox_v1_stdin_wait(ngx_http_sandbox_v1_stdin_t *in)
 {
-    size_t               size;
-    ngx_int_t            rc;
-    ngx_buf_t           *b;
-    ngx_chain_t         *cl;
-    ngx_http_request_t  *r;
+    ngx_event_t  *rev;
 
-    r = in->request;
+    rev = in->request->connection->read;
 
-    while (r->request_body->bufs != NULL) {
-        cl = r->request_body->bufs;
-        r->request_body->bufs = cl->next;
-
-        b = cl->buf;
-        ngx_free_chain(r->pool, cl);
-
-        if (!ngx_buf_in_memory(b)) {
-            continue;
-        }
-
-        size = b->last - b->pos;
-
-        rc = (size == 0) ? NGX_OK
-             : ngx_http_sandbox_call_queue_bytes(in->call, SBX_F_STDIN,
-                                                 b->pos, size);
-        b->pos = b->last;
-
-        if (rc != NGX_OK) {
-            return ngx_http_sandbox_v1_broken(in->call,
-                                              "more than memory holds");
-        }
+    if (rev->timer_set) {
+        ngx_del_timer(rev);
     }
 
-    return NGX_OK;
+    ngx_http_sandbox_v1_watch(in->request);
 }
 
 

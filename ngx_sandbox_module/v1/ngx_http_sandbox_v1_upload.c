@@ -348,6 +348,11 @@ ngx_http_sandbox_v1_upload_begin(ngx_http_sandbox_v1_upload_t *upload)
 
     upload->call->timeout = 0;
 
+    if (ngx_http_sandbox_body_own(r) != NGX_OK) {
+        return ngx_http_sandbox_v1_broken(upload->call,
+                                          "more than memory holds");
+    }
+
     r->expect_tested = 0;
     r->request_body_no_buffering = 1;
 
@@ -391,11 +396,11 @@ ngx_http_sandbox_v1_upload_pump(ngx_http_sandbox_v1_upload_t *upload)
     for ( ;; ) {
         rc = ngx_http_sandbox_v1_upload_take(upload);
 
-        if (rc != NGX_OK) {
-            return rc;
+        if (rc == NGX_DONE) {
+            return NGX_DONE;
         }
 
-        if (!r->reading_body) {
+        if (rc == NGX_OK && !r->reading_body) {
             upload->whole = 1;
 
             if (ngx_http_sandbox_call_queue(call, SBX_F_DATA, NULL, 0)
@@ -411,8 +416,10 @@ ngx_http_sandbox_v1_upload_pump(ngx_http_sandbox_v1_upload_t *upload)
             return NGX_OK;
         }
 
-        if (ngx_http_sandbox_call_queued(call) > NGX_HTTP_SANDBOX_V1_WINDOW) {
-
+        if (rc == NGX_AGAIN
+            || ngx_http_sandbox_call_queued(call)
+               > NGX_HTTP_SANDBOX_V1_WINDOW)
+        {
             /* it is not the client who is late */
 
             if (r->connection->read->timer_set) {
@@ -440,51 +447,29 @@ ngx_http_sandbox_v1_upload_pump(ngx_http_sandbox_v1_upload_t *upload)
 }
 
 
+/* NGX_AGAIN: there is more than the window has room for. */
+
 static ngx_int_t
 ngx_http_sandbox_v1_upload_take(ngx_http_sandbox_v1_upload_t *upload)
 {
-    size_t                    size;
     ngx_int_t                 rc;
-    ngx_buf_t                *b;
     sbx_error_t               e;
-    ngx_chain_t              *cl;
-    ngx_http_request_t       *r;
     ngx_http_sandbox_call_t  *call;
 
-    r = upload->request;
     call = upload->call;
 
-    while (r->request_body->bufs != NULL) {
-        cl = r->request_body->bufs;
-        r->request_body->bufs = cl->next;
+    rc = ngx_http_sandbox_body_pass(call, SBX_F_DATA,
+                                    NGX_HTTP_SANDBOX_V1_WINDOW,
+                                    &upload->received);
 
-        b = cl->buf;
-        ngx_free_chain(r->pool, cl);
-
-        if (!ngx_buf_in_memory(b)) {
-            continue;
-        }
-
-        size = b->last - b->pos;
-        upload->received += size;
-
-        if (upload->max > 0 && upload->received > upload->max) {
-            (void) ngx_http_sandbox_v1_upload_too_large(upload->max, &e);
-            return ngx_http_sandbox_v1_finish(call,
-                                        ngx_http_sandbox_problem_core(r, &e));
-        }
-
-        rc = (size == 0) ? NGX_OK
-             : ngx_http_sandbox_call_queue_bytes(call, SBX_F_DATA, b->pos,
-                                                 size);
-        b->pos = b->last;
-
-        if (rc != NGX_OK) {
-            return ngx_http_sandbox_v1_broken(call, "more than memory holds");
-        }
+    if (upload->max > 0 && upload->received > upload->max) {
+        (void) ngx_http_sandbox_v1_upload_too_large(upload->max, &e);
+        return ngx_http_sandbox_v1_finish(call,
+                          ngx_http_sandbox_problem_core(upload->request, &e));
     }
 
-    return NGX_OK;
+    return (rc != NGX_ERROR) ? rc
+           : ngx_http_sandbox_v1_broken(call, "more than memory holds");
 }
 
 
