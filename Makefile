@@ -17,7 +17,7 @@ SANITIZE ?=
 NGX_SRC  ?= /usr/share/nginx/src
 PREFIX   ?= $(ROOT)/build/run
 PORT     ?= 8080
-JOBS     ?= 2
+JOBS     ?= 3
 
 SANITIZED := $(filter 1 yes,$(SANITIZE))
 BUILD     ?= build$(if $(SANITIZED),/asan)
