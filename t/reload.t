@@ -178,7 +178,7 @@ while n < 2500000:
 
 
 subtest 'one that writes as it can, over reloads' => sub {
-    my $bytes = 100_000_000;
+    my $bytes = 20_000_000;
     my $pid = background($s, "head -c $bytes /dev/zero | tr '\\0' x");
     my (%at, $e);
 
