@@ -146,7 +146,7 @@ subtest 'exec that is to go on: resumed at its process' => sub {
 
 
 subtest 'a reader that is behind is told as well' => sub {
-    my $f = stream('POST', "/sessions/$s/exec", rcvbuf => 4096,
+    my $f = stream('POST', "/sessions/$s/exec", rcvbuf => 262144,
                    json => { cmd => [ 'python3', '-c', 'import os
 n = 0
 while n < 2500000:
