@@ -95,6 +95,18 @@ ngx_http_sandbox_call_queue_bytes(ngx_http_sandbox_call_t *call,
 }
 
 
+void
+ngx_http_sandbox_call_part(ngx_http_sandbox_call_t *call,
+    sbx_frame_type_t type, const void *data, size_t size)
+{
+    if (call->connection != NULL
+        && ngx_http_sandbox_call_queue(call, type, data, size) == NGX_OK)
+    {
+        (void) ngx_http_sandbox_call_flush(call);
+    }
+}
+
+
 static ngx_int_t
 ngx_http_sandbox_call_append(ngx_http_sandbox_call_t *call, const void *data,
     size_t size)

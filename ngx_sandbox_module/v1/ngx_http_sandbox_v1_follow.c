@@ -234,20 +234,33 @@ ngx_http_sandbox_v1_follow_exit(ngx_http_sandbox_call_t *call,
 static void
 ngx_http_sandbox_v1_follow_leaving(ngx_http_sandbox_stream_t *s)
 {
+    ngx_uint_t                      n;
+    sbx_f_process_t                 leave;
     ngx_http_sandbox_json_t        *j;
     ngx_http_sandbox_v1_command_t  *command;
 
     command = s->data;
 
+    ngx_memzero(&leave, sizeof(sbx_f_process_t));
+    leave.verb = SBX_PROCESS_LEAVE;
+    leave.pid = command->pid;
+
+    for (n = 0; n < 2; n++) {
+        leave.from[n] = command->text[n].offset - command->text[n].tail_len;
+    }
+
+    /* before the client can be back */
+
+    ngx_http_sandbox_call_part(s->call, SBX_F_PROCESS, &leave,
+                               sizeof(sbx_f_process_t));
+
     j = ngx_http_sandbox_stream_event(s, "resume");
     ngx_http_sandbox_json_raw(j, ",\"pid\":");
     ngx_http_sandbox_json_int(j, command->pid);
     ngx_http_sandbox_json_raw(j, ",\"stdout_from\":");
-    ngx_http_sandbox_json_int(j, (int64_t) (command->text[0].offset
-                                            - command->text[0].tail_len));
+    ngx_http_sandbox_json_int(j, (int64_t) leave.from[0]);
     ngx_http_sandbox_json_raw(j, ",\"stderr_from\":");
-    ngx_http_sandbox_json_int(j, (int64_t) (command->text[1].offset
-                                            - command->text[1].tail_len));
+    ngx_http_sandbox_json_int(j, (int64_t) leave.from[1]);
 
     (void) ngx_http_sandbox_v1_finish(s->call,
                                       ngx_http_sandbox_stream_last(s));

@@ -552,7 +552,13 @@ typedef enum {
                                  of the call -> END; standard input's own end
                                  only with SBX_PROCESS_EOF */
     SBX_PROCESS_SIGNAL = 5,   /* -> END */
-    SBX_PROCESS_RESIZE = 6    /* -> END */
+    SBX_PROCESS_RESIZE = 6,   /* -> END */
+    SBX_PROCESS_LEAVE  = 7    /* the last frame in the call of an OUTPUT, or
+                                 of an EXEC with SBX_EXEC_DETACH, whose worker
+                                 is to end: its client comes back for .pid's
+                                 output at .from, and until it does, or for
+                                 SBX_HOLD_TIME, the process is held back as
+                                 by a reader; no answer */
 } sbx_process_verb_t;
 
 typedef struct {
@@ -569,6 +575,7 @@ typedef struct {
 #define SBX_PROCESS_FOREGROUND  0x02      /* SIGNAL: of a terminal, to what
                                              runs in its foreground */
 #define SBX_PROCESSES_KEPT      256
+#define SBX_HOLD_TIME           10000000  /* us */
 #define SBX_RINGS_MAX           (8 * 1024 * 1024)
 
 typedef struct {

@@ -750,6 +750,11 @@ sbx_init_command_free(sbx_init_command_t *c)
     sbx_init_command_release(c);
     sbx_init_source_close(&c->call);
 
+    if (c->flies) {
+        c->flies = 0;
+        sbx_init_flight_end(c->pid, c->seq);
+    }
+
     sbx_init_buffer_put(c->in.buf);
     sbx_init_buffer_put(c->out);
     c->in.buf = NULL;

@@ -6,6 +6,7 @@
  */
 
 #include "init.h"
+#include "init_process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -169,6 +170,7 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
         sbx_init_cut_until = sbx_now_us() + SBX_INIT_CUT_WAIT;
         sbx_init_file_cut();
         sbx_init_port_cut();
+        sbx_init_hold_drop(NULL);
         sbx_init_loop_wake(0);
         break;
 
@@ -176,6 +178,7 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
         sbx_init.ending = 1;
         sbx_init_command_terminate();
         sbx_init_orphan_terminate();
+        sbx_init_hold_drop(NULL);
         break;
 
     case SBX_OP_FREEZE:

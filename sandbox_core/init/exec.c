@@ -27,6 +27,7 @@
 static int sbx_init_exec_take(sbx_init_command_t *c, const sbx_task_t *task,
     int *fds, unsigned nfds);
 static void sbx_init_exec_event(sbx_init_source_t *source, uint32_t events);
+static void sbx_init_exec_last(sbx_init_command_t *c);
 static void sbx_init_exec_read(sbx_init_command_t *c);
 static void sbx_init_exec_frames(sbx_init_command_t *c);
 static int sbx_init_exec_frame(sbx_init_command_t *c,
@@ -215,6 +216,7 @@ sbx_init_exec_event(sbx_init_source_t *source, uint32_t events)
     c = source->data;
 
     if (events & (EPOLLHUP|EPOLLRDHUP|EPOLLERR)) {
+        sbx_init_exec_last(c);
         sbx_init_exec_hang_up(c);
         return;
     }
@@ -226,6 +228,54 @@ sbx_init_exec_event(sbx_init_source_t *source, uint32_t events)
     if ((events & EPOLLIN) && c->state != SBX_INIT_FREE) {
         sbx_init_exec_read(c);
     }
+}
+
+
+/* The worker has gone.  Its last frame may say that its client comes back;
+ * input that comes before that has nobody any more. */
+
+static void
+sbx_init_exec_last(sbx_init_command_t *c)
+{
+    int             rc;
+    ssize_t         n;
+    uint8_t        *buffer;
+    sbx_frame_t     frame;
+    const uint8_t  *payload;
+
+    if (!c->flies) {
+        return;
+    }
+
+    if (c->in.buf == NULL) {
+        buffer = sbx_init_buffer_get(1);
+
+        if (buffer == NULL) {
+            return;
+        }
+
+        sbx_wire_init(&c->in, buffer, SBX_INIT_BUFFER);
+    }
+
+    c->input_left = 0;
+
+    do {
+        while ((rc = sbx_wire_next(&c->in, &frame, &payload)) == 1) {
+            if (sbx_init_flight_leaves(c->pid, c->seq, &frame, payload) == 0)
+            {
+                return;
+            }
+        }
+
+        if (rc == -1) {
+            return;
+        }
+
+        n = recv(c->call.fd, c->in.buf + c->in.end, c->in.size - c->in.end,
+                 MSG_DONTWAIT);
+        c->in.end += n > 0 ? (size_t) n : 0;
+
+    } while (n > 0 || (n == -1 && errno == EINTR));
 }
 
 
@@ -377,6 +427,9 @@ sbx_init_exec_frame(sbx_init_command_t *c, const sbx_frame_t *frame,
         /* what is still to come is of no use, but for its end */
         if (frame->type == SBX_F_STDIN && frame->length == 0) {
             c->input_end = 1;
+
+        } else if (c->flies) {
+            (void) sbx_init_flight_leaves(c->pid, c->seq, frame, payload);
         }
 
         return 0;
@@ -403,6 +456,13 @@ sbx_init_exec_running(sbx_init_command_t *c, const sbx_frame_t *frame,
         sbx_init_input_frame(c, payload, frame->length);
         sbx_init_exec_begun(c);
         return 0;
+    }
+
+    if (c->flies && sbx_init_flight_leaves(c->pid, c->seq, frame, payload)
+                    == 0)
+    {
+        /* said once, and its end follows */
+        return -1;
     }
 
     if (frame->type != SBX_F_PROCESS || frame->length != sizeof(ask)
@@ -722,6 +782,11 @@ sbx_init_exec_hang_up(sbx_init_command_t *c)
     if ((c->exec.flags & SBX_EXEC_DETACH) && !c->background) {
         c->background = 1;
         sbx_init_process_ring(c);
+    }
+
+    if (c->flies) {
+        c->flies = 0;
+        sbx_init_flight_end(c->pid, c->seq);
     }
 
     switch (c->state) {

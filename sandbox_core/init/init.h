@@ -181,6 +181,7 @@ struct sbx_init_command_s {
     unsigned              background:1;   /* its output is not its call's */
     unsigned              begun:1;     /* END has been sent, in the
                                           background */
+    unsigned              flies:1;     /* its call has output on its way */
 
     sbx_f_exec_t          exec;
     sbx_init_launch_t    *launch;
@@ -188,6 +189,7 @@ struct sbx_init_command_s {
 
     sbx_init_stream_t     streams[2];
     sbx_init_process_t   *process;
+    uint64_t              seq;         /* of the process */
 
     sbx_init_source_t     input;       /* our end of standard input */
     const uint8_t        *input_data;  /* in the call's buffer */
@@ -359,6 +361,13 @@ void sbx_init_port_tick(uint64_t now);
 unsigned sbx_init_port_calls(void);
 /* Ends them all; there are none after that. */
 void sbx_init_port_cut(void);
+
+/* hold.c: calls that have output on its way */
+void sbx_init_flight_begin(sbx_init_process_t *process);
+void sbx_init_flight_end(int32_t pid, uint64_t seq);
+/* SBX_PROCESS_LEAVE; -1: it is not. */
+int sbx_init_flight_leaves(int32_t pid, uint64_t seq,
+    const sbx_frame_t *frame, const void *payload);
 
 /* tty.c */
 /* Both ends; 0, or -1 with errno. */

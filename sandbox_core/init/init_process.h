@@ -29,6 +29,8 @@ typedef struct {
     uint64_t              hold;        /* from here on somebody has yet to
                                           read: _FREE_HOLD, nobody */
     uint64_t              limit;       /* bytes kept of what has been read */
+    uint64_t              flight;      /* and of it so many before what has
+                                          yet to be read, if there is room */
     uint32_t              first;       /* chunks; 0: none */
     uint32_t              last;
 } sbx_init_ring_t;
@@ -58,6 +60,7 @@ struct sbx_init_process_s {
     unsigned              listed:1;    /* it has a pid */
     unsigned              ringed:1;    /* its output is kept */
     unsigned              readers;
+    unsigned              flights;     /* calls that have output of it */
     sbx_init_ring_t       rings[2];
     size_t                size;        /* of the strings */
     sbx_f_state_t         state;
@@ -125,6 +128,8 @@ struct sbx_init_call_s {
     uint64_t               give_up;
     unsigned               blocked:1;  /* READS: waits for the socket */
     unsigned               orphan:1;   /* it is about one left behind */
+    unsigned               flies:1;    /* READS, and after that */
+    unsigned               leaves:1;   /* the worker has said so */
 
     sbx_f_process_t        ask;
     sbx_init_process_t    *process;
@@ -136,7 +141,8 @@ struct sbx_init_call_s {
     unsigned               stream;     /* of the frame that is being sent */
     uint64_t               pending;    /* of its bytes; WRITES: of the frame
                                           that comes */
-    uint64_t               seq;        /* LISTS: the last one told */
+    uint64_t               seq;        /* LISTS: the last one told; READS: of
+                                          the process */
     sbx_init_turn_t        turn;       /* LISTS: of those left behind */
     uint64_t               count;      /* CANCELS */
 
@@ -166,6 +172,22 @@ sbx_init_call_t *sbx_init_call_each(sbx_init_call_t *previous);
 void sbx_init_reader_begin(sbx_init_call_t *call);
 void sbx_init_reader_send(sbx_init_call_t *call);
 void sbx_init_reader_end(sbx_init_call_t *call);
+/* From where on its rings wait has changed. */
+void sbx_init_reader_hold(sbx_init_process_t *process);
+/* The worker has said something: -1, it has no place here. */
+int sbx_init_reader_said(sbx_init_call_t *call);
+
+/* hold.c: readers that are coming back */
+void sbx_init_hold_place(sbx_init_process_t *process, const uint64_t from[2]);
+/* A reader has come. */
+void sbx_init_hold_take(sbx_init_process_t *process, const uint64_t from[2]);
+/* Of one that is about to be forgotten; NULL: of all. */
+void sbx_init_hold_drop(const sbx_init_process_t *process);
+/* Lowers what is more than the places of a process. */
+void sbx_init_hold_least(const sbx_init_process_t *process,
+    uint64_t least[2]);
+void sbx_init_hold_tick(uint64_t now);
+void sbx_init_hold_thaw(uint64_t frozen_at, uint64_t now);
 
 /* process_input.c */
 void sbx_init_writer_begin(sbx_init_call_t *call);

@@ -332,10 +332,13 @@ sbx_init_output_keep(sbx_init_command_t *c, sbx_init_stream_t *stream,
 void
 sbx_init_output_kept(sbx_init_command_t *c)
 {
-    unsigned  i;
+    unsigned                i;
+    const sbx_init_ring_t  *ring;
 
     for (i = 0; i < 2 && c->background && c->process != NULL; i++) {
-        c->streams[i].truncated = c->process->rings[i].oldest != 0;
+        ring = &c->process->rings[i];
+        c->streams[i].truncated = ring->oldest != 0
+                                  || ring->next > ring->limit;
     }
 }
 

@@ -55,6 +55,7 @@ sbx_init_resume(uint64_t now)
         }
     }
 
+    sbx_init_hold_thaw(sbx_init_frozen_at, now);
     sbx_init_frozen_at = 0;
     sbx_init_loop_wake(now);
 }

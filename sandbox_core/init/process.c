@@ -151,7 +151,16 @@ sbx_init_process_started(sbx_init_command_t *c)
 
     process->state.pid = c->pid;
     process->seq = ++sbx_init_process_seq;
+    c->seq = process->seq;
     process->listed = 1;
+
+    if ((c->exec.flags & SBX_EXEC_DETACH) && !c->background
+        && c->call.fd != -1)
+    {
+        c->flies = 1;
+        sbx_init_flight_begin(process);
+    }
+
     process->previous = sbx_init_youngest;
 
     if (sbx_init_youngest != NULL) {
@@ -255,6 +264,7 @@ static void
 sbx_init_process_free(sbx_init_process_t *process)
 {
     sbx_init_process_gone(process);
+    sbx_init_hold_drop(process);
     sbx_init_ring_free(&process->rings[0]);
     sbx_init_ring_free(&process->rings[1]);
 

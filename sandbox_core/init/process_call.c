@@ -184,6 +184,10 @@ sbx_init_call_event(sbx_init_source_t *source, uint32_t events)
     call = source->data;
 
     if (events & (EPOLLHUP|EPOLLRDHUP|EPOLLERR)) {
+        if (call->flies) {
+            (void) sbx_init_reader_said(call);
+        }
+
         sbx_init_call_free(call);
         return;
     }
@@ -543,6 +547,7 @@ sbx_init_call_cancel(sbx_init_call_t *call)
     }
 
     sbx_init_left_cancel();
+    sbx_init_hold_drop(NULL);
 
     call->state = SBX_INIT_CALL_CANCELS;
     call->give_up = sbx_now_us() + SBX_INIT_LINGER;
@@ -576,6 +581,7 @@ sbx_init_call_tick(uint64_t now)
     int               waits;
     sbx_init_call_t  *call;
 
+    sbx_init_hold_tick(now);
     waits = -1;
 
     for (call = sbx_init_call_each(NULL);
@@ -743,6 +749,14 @@ sbx_init_call_drop(sbx_init_call_t *call)
     ssize_t  n;
     char     scratch[4096];
 
+    if (call->flies) {
+        if (sbx_init_reader_said(call) != 0) {
+            sbx_init_call_free(call);
+        }
+
+        return;
+    }
+
     n = recv(call->call.fd, scratch, sizeof(scratch), MSG_DONTWAIT);
 
     if (n == 0 || (n == -1 && errno != EAGAIN && errno != EINTR)
@@ -766,6 +780,11 @@ sbx_init_call_free(sbx_init_call_t *call)
 
     } else if (call->state == SBX_INIT_CALL_WRITES && call->process != NULL) {
         c = call->process->command;
+    }
+
+    if (call->flies) {
+        call->flies = 0;
+        sbx_init_flight_end(call->ask.pid, call->seq);
     }
 
     call->state = SBX_INIT_CALL_FREE;

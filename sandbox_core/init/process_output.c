@@ -17,7 +17,6 @@
 #define SBX_INIT_READER_TURN    262144   /* bytes before others' turn */
 
 
-static void sbx_init_reader_hold(sbx_init_process_t *process);
 static int sbx_init_reader_frame(sbx_init_call_t *call);
 
 
@@ -65,7 +64,17 @@ sbx_init_reader_begin(sbx_init_call_t *call)
     }
 
     call->state = SBX_INIT_CALL_READS;
+    call->flies = 1;
+    call->seq = process->seq;
+    call->have = 0;
     process->readers++;
+    sbx_init_flight_begin(process);
+
+    if (call->ask.from[0] != SBX_UNSET || call->ask.from[1] != SBX_UNSET) {
+        /* one that asks for whatever there is has not been here before */
+        sbx_init_hold_take(process, call->from);
+    }
+
     sbx_init_reader_hold(process);
 
     sbx_init_call_send(call, SBX_F_OUTPUT, &output, sizeof(output));
@@ -73,9 +82,9 @@ sbx_init_reader_begin(sbx_init_call_t *call)
 }
 
 
-/* From the first byte on that one of them has yet to read. */
+/* From the first byte on that one of them has yet to read, or comes back to. */
 
-static void
+void
 sbx_init_reader_hold(sbx_init_process_t *process)
 {
     unsigned          i;
@@ -99,6 +108,8 @@ sbx_init_reader_hold(sbx_init_process_t *process)
             }
         }
     }
+
+    sbx_init_hold_least(process, hold);
 
     for (i = 0; i < 2; i++) {
         process->rings[i].hold = hold[i];
@@ -245,6 +256,42 @@ sbx_init_reader_end(sbx_init_call_t *call)
 
     process->readers--;
     sbx_init_reader_hold(process);
+}
+
+
+/* That it leaves is all that a worker can say, and it says it once. */
+
+int
+sbx_init_reader_said(sbx_init_call_t *call)
+{
+    ssize_t      n;
+    sbx_frame_t  frame;
+
+    do {
+        n = recv(call->call.fd, call->frame + call->have,
+                 sizeof(call->frame) - call->have, MSG_DONTWAIT);
+    } while (n == -1 && errno == EINTR);
+
+    if (n == -1 && errno == EAGAIN) {
+        return 0;
+    }
+
+    if (n <= 0 || call->leaves) {
+        return -1;
+    }
+
+    call->have += (size_t) n;
+
+    if (call->have < sizeof(call->frame)) {
+        return 0;
+    }
+
+    call->have = 0;
+    call->leaves = 1;
+    memcpy(&frame, call->frame, sizeof(frame));
+
+    return sbx_init_flight_leaves(call->ask.pid, call->seq, &frame,
+                                  call->frame + sizeof(frame));
 }
 
 

@@ -6,7 +6,8 @@
  * A ring holds its limit's newest bytes, and what somebody who is attached
  * has yet to read.  When the arena is full, the oldest chunk of all goes
  * that nobody waits for.  Where there is none, a stream that is read has to
- * wait (_room() says so), and one that nobody reads loses what it has.
+ * wait (_room() says so), and one that nobody reads loses what it has.  What
+ * may still be on its way to a reader goes after all else.
  */
 
 #include "init_process.h"
@@ -32,6 +33,7 @@ typedef struct {
 static uint32_t sbx_init_chunk_new(sbx_init_ring_t *ring);
 static uint32_t sbx_init_chunk_evict(void);
 static uint64_t sbx_init_chunk_end(uint32_t i);
+static uint64_t sbx_init_ring_keep(const sbx_init_ring_t *ring);
 static void sbx_init_chunk_drop(sbx_init_ring_t *ring);
 
 
@@ -174,19 +176,47 @@ sbx_init_chunk_drop(sbx_init_ring_t *ring)
 static uint32_t
 sbx_init_chunk_evict(void)
 {
-    uint32_t          i;
+    uint32_t          i, last;
     sbx_init_ring_t  *ring;
+
+    last = 0;
 
     for (i = sbx_init_chunk_oldest; i != 0; i = sbx_init_chunks[i].younger) {
         ring = sbx_init_chunks[i].ring;
 
-        if (ring->first == i && sbx_init_chunk_end(i) <= ring->hold) {
+        if (ring->first != i || sbx_init_chunk_end(i) > ring->hold) {
+            continue;
+        }
+
+        if (sbx_init_chunk_end(i) <= sbx_init_ring_keep(ring)) {
             sbx_init_chunk_drop(ring);
             return 1;
         }
+
+        if (last == 0) {
+            last = i;
+        }
+    }
+
+    if (last != 0) {
+        sbx_init_chunk_drop(sbx_init_chunks[last].ring);
+        return 1;
     }
 
     return 0;
+}
+
+
+/* From here on bytes may have yet to come to whom they were sent. */
+
+static uint64_t
+sbx_init_ring_keep(const sbx_init_ring_t *ring)
+{
+    uint64_t  at;
+
+    at = ring->hold < ring->next ? ring->hold : ring->next;
+
+    return at > ring->flight ? at - ring->flight : 0;
 }
 
 
@@ -274,14 +304,15 @@ sbx_init_ring_append(sbx_init_ring_t *ring, const uint8_t *data, size_t n)
 void
 sbx_init_ring_trim(sbx_init_ring_t *ring)
 {
-    uint64_t  keep;
+    uint64_t  keep, flown;
 
     if (ring->next - ring->oldest <= ring->limit) {
         return;
     }
 
     keep = ring->next - ring->limit;
-    keep = keep < ring->hold ? keep : ring->hold;
+    flown = sbx_init_ring_keep(ring);
+    keep = keep < flown ? keep : flown;
 
     while (ring->first != 0 && ring->first != ring->last
            && sbx_init_chunk_end(ring->first) <= keep)
