@@ -64,7 +64,8 @@ static const char  ngx_http_sandbox_v1_body[] =
     "<h2>Sessions <small id=\"shown\"></small></h2><table><thead><tr>"
     "<th>session</th><th>organization</th><th>user</th><th>template</th>"
     "<th>status</th><th>metadata</th>"
-    "<th class=\"n\">memory limit</th><th>expires</th></tr></thead><tbody id=\"sessions\"></tbody></table>";
+    "<th class=\"n\">memory limit</th><th>expires</th></tr></thead>"
+    "<tbody id=\"sessions\"></tbody></table>";
 
 static const char  ngx_http_sandbox_v1_script[] =
     "'use strict';"
