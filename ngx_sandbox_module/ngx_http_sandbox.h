@@ -129,6 +129,11 @@ ngx_int_t ngx_http_sandbox_problem_wire(ngx_http_request_t *r,
 ngx_int_t ngx_http_sandbox_problem_core(ngx_http_request_t *r,
     const sbx_error_t *error);
 
+/* A stranger's text for a line of the log, which it must not end; size is
+ * dst's, with the NUL. */
+void ngx_http_sandbox_printable(u_char *dst, size_t size, const u_char *src,
+    size_t len);
+
 
 /*
  * ---- JSON out ----------------------------------------------------------

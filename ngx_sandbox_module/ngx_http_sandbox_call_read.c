@@ -56,6 +56,8 @@ static ngx_int_t ngx_http_sandbox_call_check_state(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
 static ngx_int_t ngx_http_sandbox_call_check_socket(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
+static ngx_int_t ngx_http_sandbox_call_check_owner(
+    ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
 static ngx_int_t ngx_http_sandbox_call_owner(ngx_http_sandbox_call_t *call,
     const u_char *payload);
 static u_char *ngx_http_sandbox_call_buffer(ngx_http_sandbox_call_t *call);
@@ -88,7 +90,8 @@ static const ngx_http_sandbox_shape_t  ngx_http_sandbox_shapes[] = {
     FIXED(SBX_F_SETTING, sbx_f_setting_t),
     FIXED(SBX_F_DRAIN, sbx_f_drain_t),
     FIXED(SBX_F_METRICS, sbx_f_metrics_t),
-    FIXED(SBX_F_OWNER, sbx_f_owner_t),
+    { SBX_F_OWNER, 0, sizeof(sbx_f_owner_t), sizeof(sbx_f_owner_t),
+      ngx_http_sandbox_call_check_owner },
 
     /* commands */
     FIXED(SBX_F_STARTED, sbx_f_started_t),
@@ -595,6 +598,28 @@ ngx_http_sandbox_call_check_state(ngx_http_sandbox_call_t *call,
     }
 
     return NGX_OK;
+}
+
+
+/*
+ * The broker's, where it was asked for, and before anything else: a session
+ * has no say in whose it is.
+ */
+
+static ngx_int_t
+ngx_http_sandbox_call_check_owner(ngx_http_sandbox_call_t *call,
+    const u_char *payload, size_t len)
+{
+    sbx_f_owner_t  owner;
+
+    ngx_memcpy(&owner, payload, sizeof(sbx_f_owner_t));
+
+    return (call->header.flags & SBX_CALL_OWNER) && !call->answered
+           && sbx_name_ok(owner.tenant, ngx_strnlen((u_char *) owner.tenant,
+                                                    sizeof(owner.tenant)))
+           && sbx_name_ok(owner.user, ngx_strnlen((u_char *) owner.user,
+                                                  sizeof(owner.user)))
+           ? NGX_OK : NGX_ERROR;
 }
 
 

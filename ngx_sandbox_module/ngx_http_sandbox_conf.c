@@ -45,6 +45,10 @@ ngx_http_sandbox_set_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return "is duplicate";
     }
 
+    if (slcf->port_host.data != NULL) {
+        return "cannot be where \"sandbox_port_host\" is";
+    }
+
     value = cf->args->elts;
 
     for (i = 0; ngx_http_sandbox_apis[i].name.len != 0; i++) {

@@ -83,6 +83,7 @@ static ngx_int_t
 ngx_http_sandbox_identity(ngx_http_request_t *r, ngx_http_complex_value_t *cv,
     const char *what, ngx_str_t *name)
 {
+    u_char     clean[SBX_NAME_MAX + 1];
     ngx_str_t  value;
 
     if (ngx_http_complex_value(r, cv, &value) != NGX_OK) {
@@ -95,8 +96,10 @@ ngx_http_sandbox_identity(ngx_http_request_t *r, ngx_http_complex_value_t *cv,
     }
 
     if (!sbx_name_ok((char *) value.data, value.len)) {
+        ngx_http_sandbox_printable(clean, sizeof(clean), value.data,
+                                   value.len);
         ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
-                      "sandbox: the %s \"%V\" is no name", what, &value);
+                      "sandbox: the %s \"%s\" is no name", what, clean);
 
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_UNAUTHENTICATED,
                    "the %s that the request is from has a name that none can "

@@ -418,10 +418,27 @@ ngx_http_sandbox_problem_wire(ngx_http_request_t *r,
 }
 
 
+void
+ngx_http_sandbox_printable(u_char *dst, size_t size, const u_char *src,
+    size_t len)
+{
+    size_t  i;
+
+    len = ngx_min(len, size - 1);
+
+    for (i = 0; i < len; i++) {
+        dst[i] = (src[i] < 0x20 || src[i] == 0x7f) ? '?' : src[i];
+    }
+
+    dst[len] = '\0';
+}
+
+
 static ngx_http_sandbox_error_e
 ngx_http_sandbox_problem_map(ngx_http_request_t *r, uint32_t code,
     ngx_err_t err, const char *text)
 {
+    u_char                    clean[sizeof(((sbx_f_error_t *) 0)->text)];
     ngx_uint_t                i;
     ngx_http_sandbox_error_e  e;
 
@@ -436,8 +453,10 @@ ngx_http_sandbox_problem_map(ngx_http_request_t *r, uint32_t code,
     if (e == NGX_HTTP_SANDBOX_INTERNAL
         || e == NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE)
     {
+        ngx_http_sandbox_printable(clean, sizeof(clean), (u_char *) text,
+                                   ngx_strlen(text));
         ngx_log_error(NGX_LOG_ERR, r->connection->log, err, "sandbox: %s",
-                      text);
+                      clean);
     }
 
     return e;

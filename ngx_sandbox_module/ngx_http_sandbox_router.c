@@ -156,7 +156,7 @@ ngx_http_sandbox_route(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
         ctx->prefix.len = match.item.data + match.item.len - match.base;
     }
 
-    if (match.rest.data != NULL) {
+    if (match.route->handler == ngx_http_sandbox_v1_port_route.handler) {
 
         /* path and query are another server's */
 

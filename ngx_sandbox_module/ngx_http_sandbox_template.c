@@ -192,6 +192,24 @@ ngx_http_sandbox_set_template(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
 
 static char *
+ngx_http_sandbox_template_again(ngx_conf_t *cf,
+    const ngx_http_sandbox_template_t *template)
+{
+    ngx_str_t  *value;
+
+    value = cf->args->elts;
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "\"%V\" of template \"%V\" is duplicate",
+                       (cf->args->nelts == 3
+                        && ngx_strcmp(value[0].data, "env") == 0)
+                       ? &value[1] : &value[0], &template->name);
+
+    return NGX_CONF_ERROR;
+}
+
+
+static char *
 ngx_http_sandbox_template_line(ngx_conf_t *cf, ngx_command_t *dummy,
     void *conf)
 {
@@ -220,6 +238,11 @@ ngx_http_sandbox_template_line(ngx_conf_t *cf, ngx_command_t *dummy,
     }
 
     if (ngx_strcmp(value[0].data, "description") == 0) {
+
+        if (template->description.data != NULL) {
+            return ngx_http_sandbox_template_again(cf, template);
+        }
+
         template->description = value[1];
         return NGX_CONF_OK;
     }
@@ -237,7 +260,7 @@ ngx_http_sandbox_template_line(ngx_conf_t *cf, ngx_command_t *dummy,
     field = sbx_limit_field(&template->limits, limit);
 
     if (*field != SBX_UNSET) {
-        return "is duplicate";
+        return ngx_http_sandbox_template_again(cf, template);
     }
 
     if (sbx_limit_parse(limit, (char *) value[1].data, value[1].len, field,
@@ -258,6 +281,7 @@ static char *
 ngx_http_sandbox_template_env(ngx_conf_t *cf,
     ngx_http_sandbox_template_t *template)
 {
+    size_t            i;
     ngx_str_t        *value;
     sbx_json_pair_t  *pair;
 
@@ -283,6 +307,16 @@ ngx_http_sandbox_template_env(ngx_conf_t *cf,
         return "has too many variables";
     }
 
+    for (i = 0; i < template->env.nelts; i++) {
+        pair = &template->env.elts[i];
+
+        if (pair->key.len == value[1].len
+            && ngx_memcmp(pair->key.data, value[1].data, value[1].len) == 0)
+        {
+            return ngx_http_sandbox_template_again(cf, template);
+        }
+    }
+
     pair = &template->env.elts[template->env.nelts++];
     pair->key.data = (char *) value[1].data;
     pair->key.len = value[1].len;
@@ -301,6 +335,10 @@ ngx_http_sandbox_template_words(ngx_conf_t *cf,
     ngx_str_t       *value;
     ngx_uint_t       i;
     sbx_json_str_t   word;
+
+    if (template->has_capabilities) {
+        return ngx_http_sandbox_template_again(cf, template);
+    }
 
     value = cf->args->elts;
     template->has_capabilities = 1;

@@ -80,7 +80,7 @@ is(get('never')->{headers}{'retry-after'}, 1, 'which says when to try');
 is(says(get('late')), '503 E5001', 'cut off after it was accepted: 503');
 is(core_says('^call late'), 1, 'and never sent again');
 
-for my $bad (qw(kind direction short huge stray lie)) {
+for my $bad (qw(kind direction short huge stray lie owner)) {
     is(says(get($bad)), '500 E5002', "a bad frame is refused: $bad");
     ok(core_said("^eof i${bad}0"), 'and the call closed');
 }
@@ -88,6 +88,10 @@ for my $bad (qw(kind direction short huge stray lie)) {
 $res = get('unended');
 is(says($res), '409 E2011', 'strings without an end are given one');
 is(length $res->{json}{detail}, 247, 'within their arrays');
+
+get('forge');
+ok($t->log_has(qr/sandbox: one\?2026\S+ forged/), 'a text that the log takes');
+ok(!$t->log_has(qr{^2026/01/01 forged}m), 'makes no line of its own');
 
 is(download('file')->{body}, 'hello', 'a file comes as a descriptor');
 

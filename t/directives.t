@@ -231,6 +231,12 @@ is_bad('an API of another name', qr/"v2" in "sandbox_api"/,
        location => 'sandbox_api v2;');
 is_bad('an API twice', qr/"sandbox_api" directive is duplicate/,
        location => 'sandbox_api v1; sandbox_api v1;');
+is_bad('an API and ports by name',
+       qr/"sandbox_port_host" directive cannot be where "sandbox_api" is/,
+       location => 'sandbox_api v1; sandbox_port_host ports.localhost;');
+is_bad('ports by name and an API',
+       qr/"sandbox_api" directive cannot be where "sandbox_port_host" is/,
+       location => 'sandbox_port_host ports.localhost; sandbox_api v1;');
 is_bad('an API in a regex', qr/"sandbox_api v1" .* not in "\^\/v1\/"/,
        at => '~ ^/v1/');
 is_bad('an API in a named location', qr/"sandbox_api v1" .* not in "\@api"/,

@@ -46,6 +46,7 @@ sub make_keys {
 
     for my $case ([ server => 'localhost', 'clients-ca' ],
                   [ acme => 'acme-corp', 'clients-ca' ],
+                  [ comma => 'eve/OU=x,CN=acme-corp', 'clients-ca' ],
                   [ mallory => 'acme-corp', 'other-ca' ])
     {
         my ($name, $cn, $ca) = @$case;
@@ -192,6 +193,11 @@ subtest 'certificates.conf' => sub {
     is_problem($curl->('acme', 'https', POST => '/v1/sessions',
                        '{"tenant_id":"other","user_id":"ci"}'), 403, 'E1002',
                'another cannot be named');
+
+    my $eve = $curl->('comma', 'https', POST => '/v1/sessions',
+                      '{"tenant_id":"acme-corp","user_id":"ci"}');
+    is_problem($eve, 403, 'E1002', 'a comma in another value is no name',
+               qr/"eve"/);
     is($curl->('acme', 'https', DELETE =>
                "/v1/sessions/$res->{json}{session_id}")->{status}, 204,
        'destroyed');

@@ -79,6 +79,8 @@ subtest 'a request arrives as it is' => sub {
     like($r->{body}, qr{^X-Forwarded-Prefix: /v1$BASE\r?$}m, 'below what');
 
     like(call('GET', $BASE)->{body}, qr{^GET / HTTP}, 'no path is the root');
+    like(call('GET', "$BASE?x=%zz&path=%00&path=b")->{body},
+         qr{^GET /\?x=%zz&path=%00&path=b HTTP}, 'with its query');
     like(call('GET', "$BASE/")->{body}, qr{^GET / HTTP}, 'and so is a slash');
     like(call($_, "$BASE/m")->{body}, qr{^$_ /m HTTP}, $_)
         for qw(POST PUT PATCH DELETE OPTIONS PURGE);

@@ -149,6 +149,12 @@ subtest 'what is wrong' => sub {
         [ 'sandbox_template a { } sandbox_template a { }', qr/duplicate/ ],
         [ 'sandbox_template other { }', qr/other.*template\.json/ ],
         [ 'sandbox_template a { memory 32MB; memory 33MB; }', qr/duplicate/ ],
+        [ 'sandbox_template a { description b; description c; }',
+          qr/"description" of template "a" is duplicate/ ],
+        [ 'sandbox_template a { env B 1; env C 2; env B 3; }',
+          qr/"B" of template "a" is duplicate/ ],
+        [ 'sandbox_template a { capabilities files; capabilities shell; }',
+          qr/"capabilities" of template "a" is duplicate/ ],
         [ "sandbox_template a { description '" . 'x' x 200 . "'; }",
           qr/159/ ],
     );

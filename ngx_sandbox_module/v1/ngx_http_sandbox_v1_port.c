@@ -75,6 +75,10 @@ ngx_http_sandbox_set_port_host(ngx_conf_t *cf, ngx_command_t *cmd,
         return "is duplicate";
     }
 
+    if (slcf->api != NGX_HTTP_SANDBOX_API_OFF) {
+        return "cannot be where \"sandbox_api\" is";
+    }
+
     value = cf->args->elts;
 
     if (value[1].len == 0 || value[1].data[0] == '.'
