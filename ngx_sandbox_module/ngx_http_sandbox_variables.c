@@ -212,7 +212,9 @@ ngx_http_sandbox_variable_request_id(ngx_http_request_t *r,
 
     (void) data;
 
-    for (part = &r->headers_out.headers.part; part; part = part->next) {
+    part = &r->headers_out.headers.part;
+
+    do {
         header = part->elts;
 
         for (i = 0; i < part->nelts; i++) {
@@ -227,7 +229,9 @@ ngx_http_sandbox_variable_request_id(ngx_http_request_t *r,
                 return NGX_OK;
             }
         }
-    }
+
+        part = part->next;
+    } while (part != NULL);
 
     ngx_http_sandbox_request_id(r, &id);
 
