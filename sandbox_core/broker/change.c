@@ -160,7 +160,9 @@ sbx_change_patch(sbx_broker_t *b, sbx_alter_t *change,
 
     if ((patch->flags & ~(uint32_t) (SBX_PATCH_TIMEOUT|SBX_PATCH_META)) != 0
         || (patch->meta_size != 0 && !(patch->flags & SBX_PATCH_META))
-        || (patch->meta_size != 0) != (blob != -1))
+        || (patch->meta_size != 0) != (blob != -1)
+        || ((patch->flags & SBX_PATCH_TIMEOUT)
+            && patch->timeout == SBX_UNSET))
     {
         return sbx_error(e, 0, SBX_E_INVALID, "the patch is malformed");
     }

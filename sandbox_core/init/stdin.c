@@ -78,6 +78,7 @@ sbx_init_input_eof(sbx_init_command_t *c)
 void
 sbx_init_input_next(sbx_init_command_t *c)
 {
+    size_t   left;
     ssize_t  n;
     uint8_t  last;
 
@@ -85,12 +86,19 @@ sbx_init_input_next(sbx_init_command_t *c)
         return;
     }
 
+    left = c->input_left;
+
     if (c->writer != NULL || c->input_left == 0) {
         sbx_init_process_input(c);
     }
 
     if (c->writer == NULL && c->input_left != 0) {
         sbx_init_input_write(c);
+    }
+
+    if (left != 0 && c->input_left == 0 && c->call.fd != -1) {
+        /* its call goes on, after this round */
+        sbx_init_exec_starve(c);
     }
 
     if (c->input.fd == -1 || c->input_left != 0 || c->writer != NULL) {

@@ -60,6 +60,8 @@ static const patch_case_t  bad_patches[] = {
       SBX_E_MANIFEST },
     { "time without end", { SBX_UNLIMITED, SBX_PATCH_TIMEOUT, 0 }, NULL, 0,
       SBX_E_MANIFEST },
+    { "a time that is left out", { SBX_UNSET, SBX_PATCH_TIMEOUT, 0 }, NULL, 0,
+      SBX_E_INVALID },
     { "metadata without its flag", { 0, 0, 2 }, "{}", SEALS,
       SBX_E_INVALID },
     { "metadata that is missing", { 0, SBX_PATCH_META, 2 }, NULL, 0,

@@ -5,6 +5,9 @@
 
 #include "process_test.h"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
 
 static void
 test_background(void)
@@ -536,6 +539,98 @@ test_stdin(void)
 }
 
 
+/* A file of the session, awaited from outside. */
+
+static int
+outside(const char *name)
+{
+    int          i;
+    char         path[256];
+    struct stat  st;
+
+    (void) snprintf(path, sizeof(path), "/proc/%d/root/home/user/%s",
+                    (int) s.pid, name);
+
+    for (i = 0; i < 2000; i++) {
+        if (stat(path, &st) == 0) {
+            return 1;
+        }
+
+        (void) usleep(5000);
+    }
+
+    return 0;
+}
+
+
+/* Until init has read all that was sent to it. */
+
+static void
+taken(const init_call_t *call)
+{
+    int  i, left;
+
+    for (i = 0; i < 2000; i++) {
+        if (ioctl(call->fd, SIOCOUTQ, &left) == -1 || left == 0) {
+            break;
+        }
+
+        (void) usleep(5000);
+    }
+}
+
+
+/*
+ * The command's own call waits behind a writer that goes away, at a moment
+ * when the pipe has room: init is stopped, so that it meets both at once.
+ */
+
+static void
+test_turns(void)
+{
+    char          piece[8192];
+    unsigned      i;
+    init_call_t   call, writer;
+    const char   *argv[] = {
+        "/bin/sh", "-c",
+        "while [ ! -e empty ]; do sleep 0.02; done; head -c 65536 >/dev/null; "
+        "touch emptied; exec cat", NULL
+    };
+    init_exec_t   x = { .flags = SBX_EXEC_STDIN_OPEN, .argv = argv };
+
+    memset(piece, 'x', sizeof(piece));
+    fresh(&a);
+    init_exec_begin(&s, &x, &call);
+
+    while (!a.r.started && next(&call, &a) != 0) { /* void */ }
+
+    ask(&writer, SBX_PROCESS_STDIN, a.r.pid, NULL);
+
+    while (!a.ready && next(&writer, &a) != 0) { /* void */ }
+
+    for (i = 0; i < 9; i++) {
+        init_send(writer.fd, SBX_F_STDIN, piece, sizeof(piece));
+    }
+
+    taken(&writer);
+    put(&call, "hello\n");
+    put(&call, "world\n");
+    taken(&call);
+    (void) background("sleep 1; touch empty", NULL);
+    fresh(&a);
+
+    (void) tap_kill(s.pid, SIGSTOP);
+    init_hang_up(&writer);
+    ok(outside("emptied"), "the pipe is emptied");
+    (void) tap_kill(s.pid, SIGCONT);
+
+    ok(until(&call, "hello\n"), "who waited behind a writer is next");
+    ok(until(&call, "world\n"), "and goes on");
+
+    init_hang_up(&call);
+}
+
+
 int
 main(void)
 {
@@ -560,6 +655,7 @@ main(void)
     test_detach();
     test_foreground();
     test_stdin();
+    test_turns();
 
     ok(init_stop(&s), "the end of the control socket ends the session");
 
