@@ -53,6 +53,7 @@ typedef struct {
     ngx_uint_t                      nsteps;
     ngx_uint_t                      file;         /* next, or under way */
     ngx_uint_t                      step;
+    uint64_t                        left[2];      /* of output to keep */
     ngx_http_sandbox_json_t         json;
     sbx_f_error_t                   error;        /* code SBX_OK: none */
     unsigned                        created:1;
@@ -125,6 +126,7 @@ ngx_http_sandbox_v1_run(ngx_http_request_t *r)
 {
     sbx_error_t                      e;
     ngx_http_sandbox_v1_run_t       *run;
+    ngx_http_sandbox_main_conf_t    *smcf;
     ngx_http_sandbox_v1_run_body_t   body;
 
     run = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_v1_run_t));
@@ -133,7 +135,11 @@ ngx_http_sandbox_v1_run(ngx_http_request_t *r)
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
     }
 
+    smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
+
     run->request = r;
+    run->left[0] = smcf->max.max_output;
+    run->left[1] = smcf->max.max_output;
 
     if (ngx_http_sandbox_v1_run_bind(r, &body, &e) != 0
         || ngx_http_sandbox_v1_run_files(run, "/files", &body.files, 0, &e)
@@ -553,13 +559,19 @@ ngx_http_sandbox_v1_run_file_frame(ngx_http_sandbox_call_t *call,
 }
 
 
+/* All steps keep no more than one command may: it is all in one answer. */
+
 static ngx_http_sandbox_call_t *
 ngx_http_sandbox_v1_run_step(ngx_http_sandbox_v1_run_t *run)
 {
-    ngx_http_sandbox_call_t  *call;
+    ngx_http_sandbox_call_t         *call;
+    ngx_http_sandbox_v1_run_step_t  *step;
 
-    call = ngx_http_sandbox_v1_exec_call(run->request,
-                                         &run->steps[run->step].ready, run);
+    step = &run->steps[run->step];
+    step->command.out.max = ngx_min(step->command.out.max, run->left[0]);
+    step->command.err.max = ngx_min(step->command.err.max, run->left[1]);
+
+    call = ngx_http_sandbox_v1_exec_call(run->request, &step->ready, run);
 
     if (call != NULL) {
         call->frame = ngx_http_sandbox_v1_run_step_frame;
@@ -623,6 +635,21 @@ ngx_http_sandbox_v1_run_step_frame(ngx_http_sandbox_call_t *call,
 }
 
 
+/* Its output is in the answer by now. */
+
+static void
+ngx_http_sandbox_v1_run_kept(ngx_http_sandbox_v1_run_t *run, ngx_uint_t n,
+    ngx_http_sandbox_v1_output_t *output)
+{
+    run->left[n] -= output->len;
+
+    if (output->data != NULL) {
+        (void) ngx_pfree(run->request->pool, output->data);
+        output->data = NULL;
+    }
+}
+
+
 static ngx_int_t
 ngx_http_sandbox_v1_run_exit(ngx_http_sandbox_v1_run_t *run,
     ngx_http_sandbox_call_t *call, const sbx_f_exit_t *end)
@@ -650,6 +677,8 @@ ngx_http_sandbox_v1_run_exit(ngx_http_sandbox_v1_run_t *run,
     ngx_http_sandbox_json_raw(&run->json, run->step ? "," : "");
     ngx_http_sandbox_v1_exec_json(&run->json, end,
                                   &run->steps[run->step].command);
+    ngx_http_sandbox_v1_run_kept(run, 0, &run->steps[run->step].command.out);
+    ngx_http_sandbox_v1_run_kept(run, 1, &run->steps[run->step].command.err);
 
     run->step++;
     run->over = end->exit_code != 0 || end->reason != SBX_REASON_EXITED;
