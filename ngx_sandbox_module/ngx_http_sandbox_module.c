@@ -25,6 +25,13 @@ static ngx_http_sandbox_size_bounds_t  ngx_http_sandbox_upload_bounds = {
 };
 
 
+/* Of milliseconds. */
+
+static ngx_conf_num_bounds_t  ngx_http_sandbox_port_timeout_bounds = {
+    ngx_conf_check_num_bounds, 1, -1
+};
+
+
 static ngx_command_t  ngx_http_sandbox_commands[] = {
 
     { ngx_string("sandbox_api"),
@@ -162,7 +169,7 @@ static ngx_command_t  ngx_http_sandbox_commands[] = {
       ngx_conf_set_msec_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_sandbox_loc_conf_t, port_timeout),
-      NULL },
+      &ngx_http_sandbox_port_timeout_bounds },
 
     /* seeing */
 

@@ -231,6 +231,8 @@ is_bad('an API of another name', qr/"v2" in "sandbox_api"/,
        location => 'sandbox_api v2;');
 is_bad('an API twice', qr/"sandbox_api" directive is duplicate/,
        location => 'sandbox_api v1; sandbox_api v1;');
+is_bad('ports without time', qr/"sandbox_port_timeout" directive|value must be/,
+       location => 'sandbox_api v1; sandbox_port_timeout 0;');
 is_bad('an API and ports by name',
        qr/"sandbox_port_host" directive cannot be where "sandbox_api" is/,
        location => 'sandbox_api v1; sandbox_port_host ports.localhost;');

@@ -103,6 +103,14 @@ subtest 'death by a signal is told by its name' => sub {
         is($r->{exit_code}, 128 + $signals{$name}, 'exit_code');
         ok(!$r->{oom_killed} && !$r->{timed_out}, 'no limit is blamed');
     }
+
+    # two are the C library's own, and between the names
+
+    is(join(' ', map {
+           run($s, [ 'python3', '-c',
+                     "import os; os.kill(os.getpid(), $_)" ])->{signal}
+       } 32, 33, 34, 37), 'SIG32 SIG33 SIGRTMIN SIGRTMIN+3',
+       'those without a name of their own');
 };
 
 

@@ -358,29 +358,27 @@ ngx_http_sandbox_v1_run_tie_frame(ngx_http_sandbox_call_t *call,
 
     run = call->data;
 
-    if (run->created && fd == NGX_INVALID_FILE) {
+    if (run->created) {
 
-        if (frame->type == SBX_F_ACCEPTED) {
+        if (fd == NGX_INVALID_FILE && frame->type == SBX_F_ACCEPTED) {
             return NGX_OK;
         }
 
-        if (frame->type == SBX_F_END) {
-
-            /* the session has ended, which whatever is under way is told */
-
-            ngx_http_sandbox_call_close(call);
-            return NGX_DONE;
+        if (fd != NGX_INVALID_FILE) {
+            (void) ngx_close_file(fd);
         }
+
+        /* The session has ended, or the broker says what it never does: the
+         * call that is under way is told, and it alone answers. */
+
+        ngx_http_sandbox_call_close(call);
+        return NGX_DONE;
     }
 
     rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
-    }
-
-    if (run->created) {
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for run");
     }
 
     rc = ngx_http_sandbox_v1_session_frame(call->request, &run->session,

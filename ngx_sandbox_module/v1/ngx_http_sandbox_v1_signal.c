@@ -99,7 +99,12 @@ ngx_http_sandbox_v1_signal_json(ngx_http_sandbox_json_t *j, ngx_int_t n)
         ngx_http_sandbox_json_cstring(j, ngx_http_sandbox_v1_signals[n]);
 
     } else {
-        *ngx_sprintf(name, "SIGRTMIN+%i", n - SIGRTMIN) = '\0';
+
+        /* below SIGRTMIN are two of the C library's own, without names */
+
+        *ngx_sprintf(name, (n < SIGRTMIN) ? "SIG%i"
+                           : (n == SIGRTMIN) ? "SIGRTMIN" : "SIGRTMIN+%i",
+                     (n < SIGRTMIN) ? n : n - SIGRTMIN) = '\0';
         ngx_http_sandbox_json_cstring(j, (char *) name);
     }
 }

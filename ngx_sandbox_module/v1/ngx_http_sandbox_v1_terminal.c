@@ -549,6 +549,13 @@ ngx_http_sandbox_v1_terminal_close(ngx_http_sandbox_v1_terminal_t *terminal,
         text[0] = (u_char) (code >> 8);
         text[1] = (u_char) code;
         len = ngx_min(ngx_strlen(reason), sizeof(text) - 2);
+
+        /* no part of a character at its end */
+
+        while (len != 0 && ((u_char) reason[len] & 0xc0) == 0x80) {
+            len--;
+        }
+
         ngx_memcpy(text + 2, reason, len);
         len += 2;
     }

@@ -355,13 +355,14 @@ sbx_init_search_piece(sbx_init_list_t *list, const char *p, size_t n)
 
     sbx_init_serve_alarm(list->s, SBX_INIT_SEARCH_STEP);
 
-    if (sbx_now_us() >= search->deadline) {
-        list->end->truncated = 1;
-        list->full = 1;
-        return 0;
-    }
-
     while (n != 0 && !list->full) {
+
+        if (sbx_now_us() >= search->deadline) {
+            list->end->truncated = 1;
+            list->full = 1;
+            return 0;
+        }
+
         end = memchr(p, '\n', n);
         len = end != NULL ? (size_t) (end - p) : n;
         room = sizeof(search->buf) - search->have;
