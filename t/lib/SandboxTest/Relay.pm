@@ -38,6 +38,13 @@ sub line {
         $self->{plan} = $1;
         skipped("$name: " . ($2 // 'no reason')) if $1 == 0;
 
+    } elsif ($line =~ /^# Subtest/) {
+
+        # not on stderr: from that on prove waits for a line of this test
+        # alone, and starts no other
+
+        note("$name: $line");
+
     } elsif ($line =~ /\S/ && $line !~ /^\s+(?:ok|1\.\.|# Subtest)/) {
         diag("$name: $line");
     }
