@@ -283,10 +283,13 @@ subtest 'a terminal that is waited for' => sub {
 
 
 subtest 'cancel' => sub {
-    my @pids = map { background($s, "sleep 4$$.25") } 1 .. 2;
-    my $job = async { return run($s, "sleep 4$$.25") };
+    my @sleep = ('sleep', "4$$.25");
+    my @pids = map { background($s, \@sleep) } 1 .. 2;
+    my $job = async { return run($s, \@sleep) };
 
-    until_true { host_pids("sleep 4$$.25") >= 3 } 10;
+    # one process each: no shell has the words as well
+
+    ok(until_true(sub { host_pids("@sleep") == 3 }, 10), 'three run');
 
     my $res = call('POST', "/sessions/$s/cancel");
 
