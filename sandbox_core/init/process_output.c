@@ -82,7 +82,7 @@ sbx_init_reader_begin(sbx_init_call_t *call)
 }
 
 
-/* From the first byte on that one of them has yet to read, or comes back to. */
+/* From the first byte on that one has yet to read, or comes back to. */
 
 void
 sbx_init_reader_hold(sbx_init_process_t *process)
