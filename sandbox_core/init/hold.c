@@ -17,7 +17,7 @@
 #define SBX_INIT_HOLDS         (SBX_INIT_CALLS + SBX_COMMANDS_MAX)
 
 /* More than a call's buffers and its socket hold, on both sides. */
-#define SBX_INIT_FLIGHT        262144
+#define SBX_INIT_FLIGHT        524288
 
 
 typedef struct {

@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 
 #define SBX_INIT_CONFIG_MAX   (SBX_ENV_MAX + 1024 * 1024)
@@ -103,19 +104,26 @@ sbx_init_prepare(sbx_error_t *e)
 }
 
 
+/* By the system call: the C library keeps two to itself, and what it starts
+ * by posix_spawn(), nginx perhaps, ignores them. */
+
 static void
 sbx_init_signals(void)
 {
     int               n;
+    uint64_t          plain[4];        /* the kernel's action: all is 0 */
     sigset_t          all;
     struct sigaction  action;
 
-    memset(&action, 0, sizeof(struct sigaction));
+    memset(plain, 0, sizeof(plain));
 
     for (n = 1; n < NSIG; n++) {
-        action.sa_handler = (n == SIGPIPE) ? SIG_IGN : SIG_DFL;
-        (void) sigaction(n, &action, NULL);
+        (void) syscall(SYS_rt_sigaction, n, plain, NULL, sizeof(uint64_t));
     }
+
+    memset(&action, 0, sizeof(struct sigaction));
+    action.sa_handler = SIG_IGN;
+    (void) sigaction(SIGPIPE, &action, NULL);
 
     (void) sigfillset(&all);
     (void) sigprocmask(SIG_SETMASK, &all, NULL);
