@@ -364,6 +364,26 @@ ngx_http_sandbox_v1_frame(ngx_http_sandbox_call_t *call,
 
 
 ngx_int_t
+ngx_http_sandbox_v1_sent(ngx_http_sandbox_call_t *call, ngx_int_t rc)
+{
+    switch (rc) {
+
+    case NGX_ERROR:
+        return ngx_http_sandbox_v1_finish(call, NGX_ERROR);
+
+    case NGX_DONE:
+
+        /* HEAD */
+
+        return ngx_http_sandbox_v1_finish(call, NGX_OK);
+
+    default:
+        return rc;
+    }
+}
+
+
+ngx_int_t
 ngx_http_sandbox_v1_end_frame(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
 {

@@ -100,6 +100,11 @@ ngx_http_sandbox_call_t *ngx_http_sandbox_v1_call(ngx_http_request_t *r,
 ngx_int_t ngx_http_sandbox_v1_frame(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd);
 
+/* What a frame() returns that has sent a piece of a stream, with rc; of a HEAD
+ * there is no more to send. */
+ngx_int_t ngx_http_sandbox_v1_sent(ngx_http_sandbox_call_t *call,
+    ngx_int_t rc);
+
 /* frame() of a call that is answered by its end alone: 204. */
 ngx_int_t ngx_http_sandbox_v1_end_frame(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd);

@@ -139,20 +139,7 @@ ngx_http_sandbox_v1_pack_frame(ngx_http_sandbox_call_t *call,
                                           "a wrong frame for an archive");
     }
 
-    switch (rc) {
-
-    case NGX_ERROR:
-        return ngx_http_sandbox_v1_finish(call, NGX_ERROR);
-
-    case NGX_DONE:
-
-        /* HEAD */
-
-        return ngx_http_sandbox_v1_finish(call, NGX_OK);
-
-    default:
-        return rc;
-    }
+    return ngx_http_sandbox_v1_sent(call, rc);
 }
 
 

@@ -31,9 +31,6 @@ static ngx_int_t ngx_http_sandbox_v1_process_output_frame(
     const u_char *payload, ngx_fd_t fd);
 static ngx_int_t ngx_http_sandbox_v1_process_act(ngx_http_request_t *r,
     const sbx_f_process_t *process);
-static ngx_int_t ngx_http_sandbox_v1_process_act_frame(
-    ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
-    const u_char *payload, ngx_fd_t fd);
 static ngx_int_t ngx_http_sandbox_v1_cancel_frame(
     ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
     const u_char *payload, ngx_fd_t fd);
@@ -491,31 +488,10 @@ ngx_http_sandbox_v1_process_act(ngx_http_request_t *r,
     call = ngx_http_sandbox_v1_process_call(r, process, NULL);
 
     if (call != NULL) {
-        call->frame = ngx_http_sandbox_v1_process_act_frame;
+        call->frame = ngx_http_sandbox_v1_end_frame;
     }
 
     return ngx_http_sandbox_v1_start(r, call);
-}
-
-
-static ngx_int_t
-ngx_http_sandbox_v1_process_act_frame(ngx_http_sandbox_call_t *call,
-    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
-{
-    ngx_int_t  rc;
-
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
-
-    if (rc != NGX_DECLINED) {
-        return rc;
-    }
-
-    if (frame->type != SBX_F_END) {
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for process");
-    }
-
-    return ngx_http_sandbox_v1_finish(call,
-                            ngx_http_sandbox_v1_no_content(call->request));
 }
 
 

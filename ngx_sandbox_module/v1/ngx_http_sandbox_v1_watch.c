@@ -104,20 +104,7 @@ ngx_http_sandbox_v1_watch_frame(ngx_http_sandbox_call_t *call,
         return ngx_http_sandbox_v1_broken(call, "a wrong frame for a watch");
     }
 
-    switch (rc) {
-
-    case NGX_ERROR:
-        return ngx_http_sandbox_v1_finish(call, NGX_ERROR);
-
-    case NGX_DONE:
-
-        /* HEAD */
-
-        return ngx_http_sandbox_v1_finish(call, NGX_OK);
-
-    default:
-        return rc;
-    }
+    return ngx_http_sandbox_v1_sent(call, rc);
 }
 
 
