@@ -29,7 +29,7 @@
 
 
 #define SBX_WIRE_MAGIC        0x31584253u     /* "SBX1" */
-#define SBX_WIRE_VERSION      4
+#define SBX_WIRE_VERSION      5
 
 #define SBX_ID_MAX            40      /* session id, without NUL */
 #define SBX_NAME_MAX          128     /* tenant, user */
@@ -95,13 +95,19 @@ typedef enum {
     SBX_OP_PROCESS       = 66,   /* of the capability "shell" */
     SBX_OP_PORT          = 67,   /* of the capability "ports" */
     SBX_OP_CANCEL        = 68,   /* of none; END counts what was ended */
+    SBX_OP_CODE          = 69,   /* of the capability "code" */
 
     /* broker to init only */
     SBX_OP_CUT           = 128,  /* shut downloads, answer SBX_R_CUT */
     SBX_OP_TERMINATE     = 129,  /* SIGTERM to every command */
     SBX_OP_FREEZE        = 130,  /* clocks stand still until THAW */
     SBX_OP_THAW          = 131,
-    SBX_OP_BUSY          = 132   /* answer SBX_R_BUSY */
+    SBX_OP_BUSY          = 132,  /* answer SBX_R_BUSY */
+    SBX_OP_GROUP         = 133,  /* what SBX_R_GROUP asked for */
+    SBX_OP_WARM          = 134,  /* .token: the language of which a kernel is
+                                    to be made ready; answer SBX_R_WARM */
+    SBX_OP_HAND_OVER     = 135   /* + a memfd as descriptor 4 of a start: what
+                                    the session is from now on */
 } sbx_op_t;
 
 
@@ -281,6 +287,8 @@ typedef enum {
     SBX_F_PROCESS    = 69,    /* sbx_f_process_t; in an EXEC with a terminal
                                  too, for RESIZE and SIGNAL */
     SBX_F_PORT       = 70,    /* sbx_f_port_t */
+    SBX_F_CODE       = 71,    /* sbx_f_code_t + names, in one frame; RUN: then
+                                 STRINGS */
 
     /* init to worker */
     SBX_F_STARTED    = 80,    /* sbx_f_started_t */
@@ -299,7 +307,12 @@ typedef enum {
     SBX_F_SOCKET     = 89,    /* empty; + SCM_RIGHTS, one stream socket that
                                  is connected to the port, non-blocking */
     SBX_F_CHANGE     = 90,    /* sbx_f_change_t + path: a watch's event */
-    SBX_F_MATCH      = 91     /* sbx_f_match_t + path, line: of a search */
+    SBX_F_MATCH      = 91,    /* sbx_f_match_t + path, line: of a search */
+    SBX_F_CONTEXT    = 92,    /* sbx_f_context_t + strings */
+    SBX_F_RESULT     = 93,    /* sbx_f_result_t, then its fields */
+    SBX_F_FIELD      = 94,    /* sbx_f_field_t + its name, then PIECEs */
+    SBX_F_PIECE      = 95,    /* next bytes of the field */
+    SBX_F_RAN        = 96     /* sbx_f_ran_t; last */
 } sbx_frame_type_t;
 
 
@@ -613,6 +626,126 @@ typedef struct {
 #define SBX_STATE_CUT           0x10
 
 
+/*
+ * CODE: one frame from the worker with its names (context, language, working
+ * directory, without NULs).  "" as a context is the language's own, made when
+ * it is first used; "" as a language is the context's, or "python".
+ *
+ * A RUN is queued behind the context's others.  ACCEPTED comes when init has
+ * the whole of it, CONTEXT (which context it is) when its turn has come; until
+ * then a close takes it out of the queue, and from then on it interrupts it.
+ * STDOUT, STDERR and RESULTs follow in the order in which they were written,
+ * then an ENTRY for each file of the workspace that has been created or
+ * changed, then RAN.  A result or a field that is not complete when the next
+ * frame begins another, or at the end, is to be dropped: its kernel died.
+ */
+typedef enum {
+    SBX_CODE_RUN       = 1,   /* -> ACCEPTED, CONTEXT, ..., RAN */
+    SBX_CODE_CREATE    = 2,   /* a new context; -> CONTEXT, END once its
+                                 kernel is ready */
+    SBX_CODE_LIST      = 3,   /* -> CONTEXT..., END */
+    SBX_CODE_DELETE    = 4,   /* -> END; its runs are answered */
+    SBX_CODE_RESTART   = 5    /* -> CONTEXT, END once the kernel is ready */
+} sbx_code_verb_t;
+
+typedef struct {
+    uint32_t      verb;                   /* sbx_code_verb_t */
+    uint32_t      flags;                  /* SBX_CODE_F_* */
+    uint32_t      context_len;            /* <= SBX_CONTEXT_MAX */
+    uint32_t      language_len;           /* <= SBX_LANGUAGE_MAX */
+    uint32_t      cwd_len;                /* < SBX_PATH_MAX; CREATE */
+    uint32_t      envc;                   /* RUN: the run's own variables */
+    uint32_t      code_size;              /* first in the strings, no NUL in
+                                             it and none after it */
+    uint32_t      strings_size;           /* code, then "K=V\0" ...; at most
+                                             SBX_CODE_STRINGS_MAX */
+    uint64_t      timeout;                /* RUN: ms or SBX_UNLIMITED, from
+                                             when its turn has come */
+    uint64_t      max_output;             /* RUN: bytes of each stream sent
+                                             with SBX_CODE_F_CAP */
+} sbx_f_code_t;
+
+#define SBX_CODE_F_CAP          0x01      /* drop and count past max_output */
+
+#define SBX_CONTEXT_MAX         64        /* bytes of an id, [A-Za-z0-9_-] */
+#define SBX_LANGUAGE_MAX        32        /* [a-z0-9_] */
+#define SBX_LANGUAGES_MAX       16
+#define SBX_CONTEXTS_MAX        32        /* of a session */
+#define SBX_RUNS_MAX            64        /* waiting, of a session */
+#define SBX_CODE_STRINGS_MAX    (1024 * 1024 + 65536)
+#define SBX_RESULTS_MAX         (10 * 1024 * 1024)  /* bytes of all fields of
+                                             a run; what is over is dropped */
+
+typedef enum {
+    SBX_CONTEXT_STARTING,
+    SBX_CONTEXT_IDLE,
+    SBX_CONTEXT_RUNNING
+} sbx_context_state_t;
+
+/* Strings follow: id, language, working directory. */
+typedef struct {
+    uint32_t      state;                  /* sbx_context_state_t */
+    uint32_t      id_len;
+    uint32_t      language_len;
+    uint32_t      cwd_len;
+    int32_t       pid;                    /* of its kernel; 0: none */
+    uint32_t      waiting;                /* runs */
+    uint64_t      executions;             /* of this kernel */
+} sbx_f_context_t;
+
+typedef enum {
+    SBX_RESULT_DISPLAY,                   /* fields are named by MIME type */
+    SBX_RESULT_MAIN,                      /* the same, of the last expression */
+    SBX_RESULT_ERROR                      /* name, value, traceback */
+} sbx_result_kind_t;
+
+typedef struct {
+    uint32_t      kind;                   /* sbx_result_kind_t */
+    uint32_t      fields;                 /* that follow */
+} sbx_f_result_t;
+
+#define SBX_RESULT_FIELDS_MAX   32
+
+/* UTF-8; images and PDF as base64, JSON types as JSON text, not checked. */
+typedef struct {
+    uint64_t      size;                   /* of the PIECEs in all */
+    uint32_t      name_len;               /* 1 .. SBX_FIELD_NAME_MAX */
+    uint32_t      pad;
+} sbx_f_field_t;
+
+#define SBX_FIELD_NAME_MAX      128
+
+typedef struct {
+    int32_t       exit_code;              /* bash: of the last command; else
+                                             0, or 1 with an error; of a
+                                             kernel that died its own */
+    int32_t       signal;                 /* that a kernel died of, or 0 */
+    uint32_t      reason;                 /* sbx_reason_t: EXITED where the
+                                             kernel lives and has ended the
+                                             run by itself, TIMEOUT, CANCELLED
+                                             where it was interrupted; else
+                                             what the kernel died of */
+    uint32_t      flags;                  /* SBX_RAN_* */
+    uint64_t      execution;              /* its number in the kernel, from 1 */
+    uint64_t      stdout_bytes;           /* all that was written */
+    uint64_t      stderr_bytes;
+    uint64_t      duration_us;
+    uint64_t      started_us;             /* of it, until the kernel was ready */
+    uint64_t      files;                  /* that changed; with _FILES_CUT at
+                                             least */
+} sbx_f_ran_t;
+
+#define SBX_RAN_TIMED_OUT       0x01
+#define SBX_RAN_DIED            0x02      /* the kernel; the next run has a
+                                             new one */
+#define SBX_RAN_OOM_KILLED      0x04
+#define SBX_RAN_OUT_TRUNCATED   0x08
+#define SBX_RAN_ERR_TRUNCATED   0x10
+#define SBX_RAN_RESULTS_CUT     0x20
+#define SBX_RAN_FILES_CUT       0x40
+#define SBX_RAN_CANCELLED       0x80
+
+
 /* PORT: -> SOCKET, END after the worker's close; ERROR E_UNAVAILABLE where
  * nothing listens.  Init connects to 127.0.0.1, then ::1. */
 typedef struct {
@@ -765,6 +898,9 @@ typedef struct {
     uint64_t      processes;              /* of the command, for messages */
     uint64_t      cpus;                   /* thousandths, for polling */
     uint64_t      memory;                 /* bytes, of the command */
+    uint32_t      token;                  /* GROUP: of the record; WARM */
+    uint32_t      refused;                /* GROUP: sbx_code_t, and then no
+                                             descriptors */
 } sbx_task_t;
 
 typedef enum {
@@ -774,7 +910,12 @@ typedef enum {
                                  alone that watch what is left in it */
     SBX_R_REAPED       = 3,   /* something else died: groups may be empty */
     SBX_R_CUT          = 4,   /* every download is cut */
-    SBX_R_BUSY         = 5    /* .command calls are open or being served */
+    SBX_R_BUSY         = 5,   /* .command calls are open or being served */
+    SBX_R_GROUP        = 6,   /* a group for a kernel is wanted; .command is
+                                 a token of init's.  Its end is told as a
+                                 command's */
+    SBX_R_WARM         = 7    /* a kernel of language .command is ready; or
+                                 it is not to be had: .reason is not 0 */
 } sbx_record_type_t;
 
 typedef struct {
@@ -814,6 +955,9 @@ typedef struct {
     uint32_t      files_filter_size;      /* bytes of the one for who serves
                                              a file call, after that; 0: the
                                              commands' */
+    uint32_t      languages_size;         /* bytes after the filters:
+                                             sandbox_languages.h */
+    uint32_t      languages_pad;
     char          workspace[256];
     char          home[256];
     char          path[512];              /* PATH */
