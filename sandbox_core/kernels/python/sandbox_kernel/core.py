@@ -180,7 +180,6 @@ class Kernel:
         self.unders = [None, None, None]
         self.kept = {}                  # duplicates of 0, 1 and 2
         self.site = (None, 0)
-        self.shown = None
 
     # ---- the interpreter as cells find it ---------------------------------
 
@@ -198,6 +197,7 @@ class Kernel:
                        _oh=self.outputs, _='', __='', ___='', _i='', _ii='',
                        _iii='')
         self.unders = ['', '', '']
+        self.own = list(self.ns)
 
         sys.argv = ['']
         sys.path[0] = ''

@@ -8,7 +8,6 @@ import io
 import sys
 import weakref
 
-from matplotlib import rcParams
 from matplotlib._pylab_helpers import Gcf
 from matplotlib.backend_bases import FigureManagerBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -65,10 +64,6 @@ def show_one(manager):
 
 def flush():
     """At the end of a cell."""
-    if rcParams._get_backend_or_none() != __name__ \
-            if hasattr(rcParams, '_get_backend_or_none') else False:
-        return
-
     managers = [m for m in Gcf.get_all_fig_managers()
                 if isinstance(m, FigureManager)]
 

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 
-from IPython.core import ultratb
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
@@ -233,8 +232,7 @@ def make(kernel):
             shell.register_magic_function(script_magic(name), 'cell', name)
 
     inline_options(shell)
-    ultratb.AutoFormattedTB.color_scheme_table.set_active_scheme('NoColor') \
-        if hasattr(ultratb.AutoFormattedTB, 'color_scheme_table') else None
+    shell.user_ns_hidden.update((name, kernel.ns[name]) for name in kernel.own)
     kernel.shell = shell
 
 

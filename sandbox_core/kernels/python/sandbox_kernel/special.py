@@ -103,7 +103,7 @@ def is_shorthand(kernel, text):
 
     return ('\n' not in text and word in MAGIC_WORDS
             and word not in kernel.ns
-            and rest.lstrip()[:1] not in tuple('=([.,:+*/|&^<>'))
+            and rest.lstrip()[:1] not in tuple('=([.,:)'))
 
 
 def transform(kernel, text):

@@ -96,11 +96,15 @@ def frames_of(error):
         found.append((tb.tb_frame.f_code, tb.tb_lineno))
         tb = tb.tb_next
 
-    found = [f for f in found if not f[0].co_filename.startswith(HERE)]
-    ours = [f for f in found if not is_ipython(f[0].co_filename)]
+    own = [f for f in found if f[0].co_filename.startswith(HERE)]
+    theirs = [f for f in found if f not in own
+              and not is_ipython(f[0].co_filename)]
 
     # Of IPython's only where it is IPython itself that fails.
-    return ours if found[-1:] == ours[-1:] else found
+    if found[-1:] in (theirs[-1:], own[-1:]):
+        return theirs
+
+    return [f for f in found if f not in own]
 
 
 def is_ipython(path):
