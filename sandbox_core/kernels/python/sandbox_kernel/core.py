@@ -156,7 +156,7 @@ class Quit:
         return 'Use %s() to end this cell' % self.name
 
     def __call__(self, code=None):
-        raise SystemExit(code)
+        raise SystemExit(*(() if code is None else (code,)))
 
 
 class UsageError(Exception):
@@ -179,7 +179,6 @@ class Kernel:
         self.loop = None                # of top-level await
         self.unders = [None, None, None]
         self.kept = {}                  # duplicates of 0, 1 and 2
-        self.site = (None, 0)
 
     # ---- the interpreter as cells find it ---------------------------------
 
@@ -200,8 +199,12 @@ class Kernel:
         self.own = list(self.ns)
 
         sys.argv = ['']
-        sys.path[0] = ''
-        self.user_site()
+
+        from . import imports
+        own = os.path.dirname(os.path.dirname(__file__))
+        sys.path[:] = [path for path in sys.path if path != own]
+        self.packages = imports.install(self)
+        sys.path.insert(0, '')
 
         sys.stdout = sys.__stdout__ = output(1, '<stdout>')
         sys.stderr = sys.__stderr__ = output(2, '<stderr>')
@@ -219,9 +222,6 @@ class Kernel:
 
         os.register_at_fork(after_in_child=self.forked)
 
-        from . import imports
-        imports.install(self)
-
         import faulthandler
         faulthandler.enable(2)
 
@@ -232,28 +232,6 @@ class Kernel:
             return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 20)
         except OSError:
             return -1
-
-    def user_site(self):
-        """Where packages will be, even if nothing is there yet."""
-        site = sys.modules.get('site')
-        path = site and site.ENABLE_USER_SITE and site.USER_SITE
-
-        if not path:
-            return
-
-        if path not in sys.path:
-            at = [i for i, p in enumerate(sys.path)
-                  if p.endswith(('site-packages', 'dist-packages'))]
-            sys.path.insert(at[0] if at else len(sys.path), path)
-
-        self.site = (path, self.changed(path))
-
-    @staticmethod
-    def changed(path):
-        try:
-            return os.stat(path).st_mtime_ns
-        except OSError:
-            return 0
 
     def forked(self):
         """In a child that is still this program: it speaks to nobody."""
@@ -470,7 +448,7 @@ class Kernel:
     # ---- a cell -----------------------------------------------------------
 
     def cell(self, code):
-        self.find_packages()
+        self.packages.refresh()
         self.remember_input(code)
         self.ns.pop('__warningregistry__', None)
         if self.loop is not None:
@@ -577,23 +555,6 @@ class Kernel:
         cache = sys.modules.get('linecache')
         if cache is not None:
             cache.cache[name] = (len(code), None, code.splitlines(True), name)
-
-    def find_packages(self):
-        """Modules that have come since are importable."""
-        for path, finder in list(sys.path_importer_cache.items()):
-            if finder is None:
-                del sys.path_importer_cache[path]
-            elif hasattr(finder, 'invalidate_caches'):
-                finder.invalidate_caches()
-
-        metadata = sys.modules.get('importlib.metadata')
-        if metadata is not None:
-            metadata.MetadataPathFinder.invalidate_caches()
-
-        path, known = self.site
-        if path and self.changed(path) != known:
-            self.site = (path, self.changed(path))
-            sys.modules['site'].addsitedir(path)
 
     # ---- In and Out -------------------------------------------------------
 

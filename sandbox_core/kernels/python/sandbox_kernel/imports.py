@@ -1,4 +1,8 @@
-"""What the kernel does when a cell imports something.
+"""Where modules come from, and what the kernel does when one has come.
+
+The directories of packages are those of the module site, without what their
+.pth files say: these cost as much as the rest of the interpreter's start, and
+are read when a module is not found without them.
 
 linecache is told of the cells' sources, matplotlib shows its figures here and
 finds glyphs for every script, and IPython gets its shell.
@@ -7,22 +11,98 @@ finds glyphs for every script, and IPython gets its shell.
 import os
 import sys
 
-FONT_LISTS = os.path.join(os.path.dirname(os.path.dirname(__file__)), 'cache')
-BACKEND = 'module://sandbox_kernel.figures'
+external = sys.modules['_frozen_importlib_external']
 
-# Where a glyph is looked for that the fonts asked for do not have.
-FALLBACK_FONTS = (
-    'Noto Sans CJK SC', 'Noto Sans CJK JP', 'WenQuanYi Micro Hei',
-    'WenQuanYi Zen Hei', 'Droid Sans Fallback', 'DejaVu Sans', 'Noto Emoji',
-    'Symbola')
 
+# ---- directories of packages ------------------------------------------------
+
+class Packages:
+
+    def __init__(self):
+        import site
+        self.site = site
+        self.pending = []
+        self.user = None
+        self.known = 0
+
+    def add(self):
+        """As the interpreter itself does without -S."""
+        real = self.site.addpackage
+
+        def later(directory, name, known_paths):
+            self.pending.append((directory, name))
+            return known_paths
+
+        self.site.addpackage = later
+        try:
+            self.site.main()
+        finally:
+            self.site.addpackage = real
+
+        if not self.site.ENABLE_USER_SITE:
+            return
+
+        # It may be made by the first package that a cell installs.
+        self.user = self.site.getusersitepackages()
+        self.known = self.changed()
+
+        if self.user not in sys.path:
+            at = [i for i, path in enumerate(sys.path)
+                  if path.endswith(('site-packages', 'dist-packages'))]
+            sys.path.insert(at[0] if at else len(sys.path), self.user)
+
+    def changed(self):
+        try:
+            return os.stat(self.user).st_mtime_ns
+        except OSError:
+            return 0
+
+    def read_pending(self):
+        pending, self.pending = self.pending, []
+
+        for directory, name in pending:
+            self.site.addpackage(directory, name, None)
+
+        return bool(pending)
+
+    def refresh(self):
+        """What has been installed since, or written, is importable."""
+        for path, finder in list(sys.path_importer_cache.items()):
+            if finder is None:
+                del sys.path_importer_cache[path]
+            elif hasattr(finder, 'invalidate_caches'):
+                finder.invalidate_caches()
+
+        metadata = sys.modules.get('importlib.metadata')
+        if metadata is not None:
+            metadata.MetadataPathFinder.invalidate_caches()
+
+        if self.user and self.changed() != self.known:
+            self.known = self.changed()
+            self.site.addsitedir(self.user)
+
+    # The last finder: nobody else has it.
+
+    def find_spec(self, name, path=None, target=None):
+        if not self.pending or not self.read_pending():
+            return None
+
+        for finder in sys.meta_path:
+            if finder is not self and hasattr(finder, 'find_spec'):
+                spec = finder.find_spec(name, path, target)
+                if spec is not None:
+                    return spec
+
+        return None
+
+
+# ---- modules that the kernel waits for --------------------------------------
 
 class Finder:
     """The first finder: others find what it says is to be told of."""
 
     def __init__(self, after):
         self.after = after
-        self.external = sys.modules['_frozen_importlib_external']
 
     def find_spec(self, name, path=None, target=None):
         tell = self.after.get(name)
@@ -30,7 +110,7 @@ class Finder:
         if tell is None:
             return None
 
-        spec = self.external.PathFinder.find_spec(name, path, target)
+        spec = external.PathFinder.find_spec(name, path, target)
 
         if spec is not None and hasattr(spec.loader, 'exec_module'):
             execute = spec.loader.exec_module
@@ -48,17 +128,44 @@ class Finder:
 
 
 def install(kernel):
-    after = {
+    packages = Packages()
+    packages.add()
+
+    sys.meta_path.insert(0, Finder({
         'linecache': lambda module: tell_sources(kernel, module),
         'matplotlib': choose_backend,
         'matplotlib.font_manager': add_fallback_fonts,
         'IPython': lambda module: make_shell(kernel),
-    }
-    sys.meta_path.insert(0, Finder(after))
+    }))
+    sys.meta_path.append(packages)
 
     if 'linecache' in sys.modules:
         tell_sources(kernel, sys.modules['linecache'])
 
+    return packages
+
+
+def tell_sources(kernel, linecache):
+    for name, code in kernel.sources.items():
+        linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+
+
+def choose_backend(matplotlib):
+    from . import plots
+    plots.choose_backend(matplotlib)
+
+
+def add_fallback_fonts(font_manager):
+    from . import plots
+    plots.add_fallback_fonts(font_manager)
+
+
+def make_shell(kernel):
+    from . import shell
+    shell.make(kernel)
+
+
+# ---- imports of the kernel's own --------------------------------------------
 
 class OwnPath:
     """Imports of the kernel's own: no file of the workspace is taken."""
@@ -105,93 +212,3 @@ def warm(name):
     elif name.partition('.')[0] == 'matplotlib':
         from . import figures
         figures.warm()
-
-
-def tell_sources(kernel, linecache):
-    for name, code in kernel.sources.items():
-        linecache.cache[name] = (len(code), None, code.splitlines(True), name)
-
-
-def make_shell(kernel):
-    from . import shell
-    shell.make(kernel)
-
-
-# ---- matplotlib -------------------------------------------------------------
-
-def choose_backend(matplotlib):
-    if 'MPLBACKEND' not in os.environ:
-        matplotlib.rcParams['backend'] = BACKEND
-
-    matplotlib.get_cachedir = seeded(matplotlib.get_cachedir)
-
-
-def seeded(get_cachedir):
-    """Puts the list of fonts there, which takes seconds to make."""
-    done = []
-
-    def cachedir():
-        path = get_cachedir()
-
-        if not done:
-            done.append(1)
-            try:
-                for name in os.listdir(FONT_LISTS):
-                    if name.startswith('fontlist-'):
-                        copy(os.path.join(FONT_LISTS, name),
-                             os.path.join(path, name))
-            except OSError:
-                pass
-
-        return path
-
-    cachedir.__doc__ = get_cachedir.__doc__
-    return cachedir
-
-
-def copy(source, target):
-    if os.path.exists(target):
-        return
-
-    with open(source, 'rb') as f:
-        data = f.read()
-
-    new = '%s.%d' % (target, os.getpid())
-
-    try:
-        with open(new, 'wb') as f:
-            f.write(data)
-        os.rename(new, target)
-    except OSError:
-        try:
-            os.unlink(new)
-        except OSError:
-            pass
-
-
-def add_fallback_fonts(font_manager):
-    """However a cell has set its fonts: no glyph that a font has is a box."""
-    cls = font_manager.FontManager
-    find = getattr(cls, '_find_fonts_by_props', None)
-
-    # Before matplotlib 3.6 a text has one font.
-    if find is None:
-        return
-
-    def find_with_fallbacks(self, prop, fontext='ttf', *args, **kwargs):
-        found = find(self, prop, fontext, *args, **kwargs)
-
-        if fontext != 'ttf':
-            return found
-
-        known = {}
-        for font in self.ttflist:
-            if font.name in FALLBACK_FONTS and os.path.exists(font.fname):
-                if font.name not in known or font.style == 'normal' \
-                        and font.weight in (400, 'normal', 'regular', 'book'):
-                    known[font.name] = font.fname
-
-        more = [known[name] for name in FALLBACK_FONTS if name in known]
-        return found + [path for path in more if path not in found]
-
-    cls._find_fonts_by_props = find_with_fallbacks

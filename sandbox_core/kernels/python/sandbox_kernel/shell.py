@@ -65,12 +65,12 @@ class ZMQInteractiveShell(InteractiveShell):
 
     def enable_matplotlib(self, gui=None):
         import matplotlib
-        from . import imports
+        from . import plots
 
-        if matplotlib.get_backend() != imports.BACKEND:
-            matplotlib.use(imports.BACKEND)
+        if matplotlib.get_backend() != plots.BACKEND:
+            matplotlib.use(plots.BACKEND)
 
-        return 'inline', imports.BACKEND
+        return 'inline', plots.BACKEND
 
     def ask_exit(self):
         raise SystemExit
