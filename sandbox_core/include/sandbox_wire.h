@@ -26,6 +26,7 @@
 #include "sandbox_limits.h"
 #include "sandbox_quota.h"
 #include "sandbox_metrics.h"
+#include "sandbox_pool.h"
 
 
 #define SBX_WIRE_MAGIC        0x31584253u     /* "SBX1" */
@@ -234,6 +235,7 @@ typedef struct {
     char          templates[SBX_TEMPLATES_MAX][SBX_TEMPLATE_MAX];
                                           /* names, "" where unused */
     uint8_t       defaults[32];           /* digest: tells that they changed */
+    sbx_pools_config_t  pools;            /* sandbox_pool.h */
 } sbx_config_t;
 
 /* The answer to HELLO_CONFIG. */
