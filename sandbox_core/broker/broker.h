@@ -595,8 +595,9 @@ int sbx_command_send(sbx_session_t *s, sbx_op_t op);
  * caller's. */
 int sbx_command_send_with(sbx_session_t *s, sbx_op_t op, uint32_t token,
     int fd);
-/* The groups that it has follow its limits. */
-int sbx_command_change(sbx_session_t *s, sbx_error_t *e);
+/* The groups that there are follow limits that are to be the session's. */
+int sbx_command_change(sbx_session_t *s, const sbx_limits_t *limits,
+    sbx_error_t *e);
 /* FREEZE or THAW, now or when there is room: the last one counts. */
 void sbx_command_tell(sbx_session_t *s, sbx_op_t op);
 /* Forgets the groups (their files go with the session's) and refuses what

@@ -563,12 +563,14 @@ sbx_command_send_with(sbx_session_t *s, sbx_op_t op, uint32_t token, int fd)
 
 
 int
-sbx_command_change(sbx_session_t *s, sbx_error_t *e)
+sbx_command_change(sbx_session_t *s, const sbx_limits_t *limits,
+    sbx_error_t *e)
 {
     sbx_node_t     *node;
     sbx_command_t  *command;
 
-    if (s->spare != NULL && sbx_cgroup_command_change(s->spare->group, e) != 0)
+    if (s->spare != NULL
+        && sbx_cgroup_command_change(s->spare->group, limits, e) != 0)
     {
         return -1;
     }
@@ -576,7 +578,7 @@ sbx_command_change(sbx_session_t *s, sbx_error_t *e)
     for (node = s->running.next; node != &s->running; node = node->next) {
         command = sbx_node_of(node, sbx_command_t, link);
 
-        if (sbx_cgroup_command_change(command->group, e) != 0) {
+        if (sbx_cgroup_command_change(command->group, limits, e) != 0) {
             return -1;
         }
     }

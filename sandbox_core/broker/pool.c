@@ -218,20 +218,17 @@ sbx_pool_root(const sbx_broker_t *b, const char *template, uint64_t root[2])
     char         path[SBX_PATH_MAX + SBX_TEMPLATE_MAX + 16];
     struct stat  st;
 
-    root[0] = 0;
-    root[1] = 0;
-
-    if (strcmp(sbx_create_root(b, template), template) != 0) {
-        return;
-    }
-
     (void) snprintf(path, sizeof(path), "%s/%s/rootfs",
                     b->config.template_dir, template);
 
-    if (stat(path, &st) == 0) {
-        root[0] = st.st_dev;
-        root[1] = st.st_ino;
+    memset(&st, 0, sizeof(struct stat));
+
+    if (b->config.template_dir[0] != '\0') {
+        (void) stat(path, &st);
     }
+
+    root[0] = st.st_dev;
+    root[1] = st.st_ino;
 }
 
 

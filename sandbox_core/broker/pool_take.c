@@ -295,21 +295,25 @@ sbx_pool_tell(sbx_session_t *s, const sbx_create_t *body, const char *env)
 static int
 sbx_pool_change(sbx_session_t *s, const sbx_create_t *body)
 {
-    const sbx_limits_t  *own;
+    int                  fewer;
+    const sbx_limits_t  *own, *asked;
 
     own = &s->info.limits;
+    asked = &body->limits;
 
-    if (own->cpus == body->limits.cpus
-        && own->processes == body->limits.processes)
-    {
+    if (own->cpus == asked->cpus && own->processes == asked->processes) {
         return 0;
     }
 
-    if (sbx_cgroup_session_change(s->cgroup, &body->limits, &s->error) != 0) {
+    fewer = asked->cpus < own->cpus;
+
+    if ((fewer && sbx_command_change(s, asked, &s->error) != 0)
+        || sbx_cgroup_session_change(s->cgroup, asked, &s->error) != 0)
+    {
         return -1;
     }
 
-    return sbx_command_change(s, &s->error);
+    return fewer ? 0 : sbx_command_change(s, asked, &s->error);
 }
 
 

@@ -603,12 +603,11 @@ sbx_cgroup_command_limit(sbx_cgroup_command_t *cc,
 
 
 int
-sbx_cgroup_command_change(sbx_cgroup_command_t *cc, sbx_error_t *e)
+sbx_cgroup_command_change(sbx_cgroup_command_t *cc,
+    const sbx_limits_t *limits, sbx_error_t *e)
 {
-    if (sbx_cgroup_set_pids(cc->cs->cg, cc->path, cc->cs->limits.processes)
-        == -1
-        || sbx_cgroup_set_cpus(cc->cs->cg, cc->path, cc->cs->limits.cpus)
-           == -1)
+    if (sbx_cgroup_set_pids(cc->cs->cg, cc->path, limits->processes) == -1
+        || sbx_cgroup_set_cpus(cc->cs->cg, cc->path, limits->cpus) == -1)
     {
         return sbx_error(e, errno, SBX_E_INTERNAL,
                          "cannot change the limits of \"%s\"", cc->path);

@@ -99,8 +99,10 @@ int sbx_cgroup_command_create(sbx_cgroup_session_t *cs, uint32_t number,
     sbx_cgroup_command_t **cc, sbx_error_t *e);
 int sbx_cgroup_command_limit(sbx_cgroup_command_t *cc,
     const sbx_exec_limits_t *limits, sbx_error_t *e);
-/* After sbx_cgroup_session_change(). */
-int sbx_cgroup_command_change(sbx_cgroup_command_t *cc, sbx_error_t *e);
+/* The same of one command.  No group may have more processor time than the
+ * session: where there is to be less of it, commands come first. */
+int sbx_cgroup_command_change(sbx_cgroup_command_t *cc,
+    const sbx_limits_t *limits, sbx_error_t *e);
 unsigned sbx_cgroup_core(const sbx_cgroup_session_t *cs);
 unsigned sbx_cgroup_command_fds(sbx_cgroup_command_t *cc, int *fds,
     uint32_t *mask, uint32_t *attach_count);
