@@ -55,6 +55,7 @@ typedef struct {
     ngx_uint_t                    audit_hash;
     ngx_shm_zone_t               *metrics;
     ngx_array_t                  *templates;  /* ..._template_t, or NULL */
+    ngx_array_t                  *pools;      /* ..._pool_t, or NULL */
 } ngx_http_sandbox_main_conf_t;
 
 
@@ -646,6 +647,7 @@ typedef struct {
     sbx_json_map_t                env;
     uint32_t                      capabilities;
     uint32_t                      has_capabilities;
+    ngx_str_t                     preload;      /* "NAME\0"... */
     ngx_str_t                     file;
     ngx_uint_t                    line;         /* 0: a template.json */
 } ngx_http_sandbox_template_t;
@@ -664,6 +666,24 @@ void ngx_http_sandbox_template_limits(
     const ngx_http_sandbox_template_t *template, sbx_limits_t *limits);
 ngx_int_t ngx_http_sandbox_template_merge(ngx_pool_t *pool,
     const ngx_http_sandbox_template_t *template, sbx_json_map_t *env);
+
+
+/*
+ * ---- pools ---------------------------------------------------------------
+ */
+
+typedef struct {
+    ngx_str_t                     name;
+    sbx_pool_config_t             config;
+    ngx_str_t                     file;
+    ngx_uint_t                    line;
+} ngx_http_sandbox_pool_t;
+
+char *ngx_http_sandbox_set_pool(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+/* NGX_ERROR is logged. */
+ngx_int_t ngx_http_sandbox_pools_settle(ngx_conf_t *cf,
+    ngx_http_sandbox_main_conf_t *smcf, sbx_config_t *config);
 
 
 /* The value of $request_id; empty when out of memory. */

@@ -187,6 +187,13 @@ static ngx_command_t  ngx_http_sandbox_commands[] = {
       0,
       NULL },
 
+    { ngx_string("sandbox_pool"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE23,
+      ngx_http_sandbox_set_pool,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
       ngx_null_command
 };
 
@@ -342,7 +349,9 @@ ngx_http_sandbox_init_main_conf(ngx_conf_t *cf, void *conf)
 
     config->quotas = *smcf->quotas;
 
-    if (ngx_http_sandbox_templates_settle(cf, smcf, config) != NGX_OK) {
+    if (ngx_http_sandbox_templates_settle(cf, smcf, config) != NGX_OK
+        || ngx_http_sandbox_pools_settle(cf, smcf, config) != NGX_OK)
+    {
         return NGX_CONF_ERROR;
     }
 

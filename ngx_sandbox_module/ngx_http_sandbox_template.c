@@ -17,6 +17,8 @@
 #define NGX_HTTP_SANDBOX_TEMPLATE_FILE   65536     /* bytes of the JSON */
 #define NGX_HTTP_SANDBOX_TEMPLATE_TEXT   159       /* of a description */
 #define NGX_HTTP_SANDBOX_TEMPLATE_ENV    1024      /* variables */
+#define NGX_HTTP_SANDBOX_TEMPLATE_PRELOAD  64      /* names */
+#define NGX_HTTP_SANDBOX_TEMPLATE_MODULE   128     /* bytes of one */
 
 
 typedef struct {
@@ -25,6 +27,7 @@ typedef struct {
     sbx_json_map_t     env;
     sbx_json_list_t    capabilities;
     uint32_t           capabilities_seen;
+    sbx_json_list_t    preload;
 } ngx_http_sandbox_template_json_t;
 
 
@@ -36,6 +39,10 @@ static char *ngx_http_sandbox_template_env(ngx_conf_t *cf,
     ngx_http_sandbox_template_t *template);
 static char *ngx_http_sandbox_template_words(ngx_conf_t *cf,
     ngx_http_sandbox_template_t *template);
+static char *ngx_http_sandbox_template_preload(ngx_conf_t *cf,
+    ngx_http_sandbox_template_t *template);
+static ngx_int_t ngx_http_sandbox_template_import(ngx_pool_t *pool,
+    ngx_str_t *preload, const void *data, size_t len);
 static ngx_int_t ngx_http_sandbox_template_file(ngx_conf_t *cf,
     ngx_http_sandbox_main_conf_t *smcf, ngx_str_t *name);
 static ngx_int_t ngx_http_sandbox_template_bind(ngx_conf_t *cf,
@@ -67,6 +74,10 @@ static const sbx_json_field_t  ngx_http_sandbox_template_fields[] = {
     { .name = "capabilities", .type = SBX_JSON_STRINGS, .max = 16,
       .offset = TEMPLATE(capabilities),
       .seen = TEMPLATE(capabilities_seen) },
+
+    { .name = "preload", .type = SBX_JSON_STRINGS,
+      .max = NGX_HTTP_SANDBOX_TEMPLATE_PRELOAD,
+      .offset = TEMPLATE(preload) },
 
     { .name = NULL }
 };
@@ -230,6 +241,10 @@ ngx_http_sandbox_template_line(ngx_conf_t *cf, ngx_command_t *dummy,
         return ngx_http_sandbox_template_words(cf, template);
     }
 
+    if (ngx_strcmp(value[0].data, "preload") == 0) {
+        return ngx_http_sandbox_template_preload(cf, template);
+    }
+
     if (cf->args->nelts != 2) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "\"%V\" of template \"%V\" needs one value",
@@ -252,8 +267,9 @@ ngx_http_sandbox_template_line(ngx_conf_t *cf, ngx_command_t *dummy,
     if (limit == NULL) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "unknown \"%V\" in template \"%V\": it has the "
-                           "names of limits, \"env\", \"capabilities\" and "
-                           "\"description\"", &value[0], &template->name);
+                           "names of limits, \"env\", \"capabilities\", "
+                           "\"preload\" and \"description\"", &value[0],
+                           &template->name);
         return NGX_CONF_ERROR;
     }
 
@@ -360,6 +376,99 @@ ngx_http_sandbox_template_words(ngx_conf_t *cf,
     }
 
     return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_sandbox_template_preload(ngx_conf_t *cf,
+    ngx_http_sandbox_template_t *template)
+{
+    ngx_str_t   *value;
+    ngx_uint_t   i;
+
+    if (template->preload.len != 0) {
+        return ngx_http_sandbox_template_again(cf, template);
+    }
+
+    value = cf->args->elts;
+
+    if (cf->args->nelts == 1
+        || cf->args->nelts > NGX_HTTP_SANDBOX_TEMPLATE_PRELOAD + 1)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"preload\" of template \"%V\" needs 1 to %d "
+                           "names", &template->name,
+                           NGX_HTTP_SANDBOX_TEMPLATE_PRELOAD);
+        return NGX_CONF_ERROR;
+    }
+
+    for (i = 1; i < cf->args->nelts; i++) {
+        switch (ngx_http_sandbox_template_import(cf->pool,
+                                                 &template->preload,
+                                                 value[i].data,
+                                                 value[i].len))
+        {
+
+        case NGX_OK:
+            break;
+
+        case NGX_DECLINED:
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid \"preload %V\" in template \"%V\", "
+                               "it must be a module's name", &value[i],
+                               &template->name);
+
+            /* fall through */
+
+        default:
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+/* Adds a name; NGX_DECLINED: it is none. */
+
+static ngx_int_t
+ngx_http_sandbox_template_import(ngx_pool_t *pool, ngx_str_t *preload,
+    const void *data, size_t len)
+{
+    size_t         i;
+    u_char         c, *p;
+    const u_char  *name;
+
+    name = data;
+
+    if (len == 0 || len > NGX_HTTP_SANDBOX_TEMPLATE_MODULE) {
+        return NGX_DECLINED;
+    }
+
+    for (i = 0; i < len; i++) {
+        c = name[i];
+
+        if (!((c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_'
+              || (i != 0 && ((c >= '0' && c <= '9') || c == '.'))))
+        {
+            return NGX_DECLINED;
+        }
+    }
+
+    p = ngx_pnalloc(pool, preload->len + len + 1);
+
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(p, preload->data, preload->len);
+    ngx_memcpy(p + preload->len, name, len);
+    p[preload->len + len] = '\0';
+
+    preload->data = p;
+    preload->len += len + 1;
+
+    return NGX_OK;
 }
 
 
@@ -532,6 +641,18 @@ ngx_http_sandbox_template_bind(ngx_conf_t *cf,
         }
 
         template->capabilities |= bit;
+    }
+
+    for (i = 0; i < body.preload.nelts; i++) {
+        if (ngx_http_sandbox_template_import(cf->pool, &template->preload,
+                                             body.preload.elts[i].data,
+                                             body.preload.elts[i].len)
+            != NGX_OK)
+        {
+            (void) sbx_error(e, 0, SBX_E_INVALID,
+                             "/preload/%zu: must be a module's name", i);
+            return NGX_ERROR;
+        }
     }
 
     return NGX_OK;

@@ -9,9 +9,6 @@
 #define NGX_HTTP_SANDBOX_V1_META_KEY      128
 #define NGX_HTTP_SANDBOX_V1_META_VALUE    1024
 
-#define NGX_HTTP_SANDBOX_V1_CAPABILITIES                                      \
-    (SBX_CAP_SHELL|SBX_CAP_FILES|SBX_CAP_CODE)
-
 
 static int ngx_http_sandbox_v1_create_check(ngx_http_request_t *r,
     ngx_http_sandbox_v1_create_t *body, sbx_create_t *create,

@@ -18,8 +18,12 @@ static void ngx_http_sandbox_v1_metrics_broker(ngx_http_sandbox_json_t *j,
     const sbx_f_metrics_t *m);
 static void ngx_http_sandbox_v1_metrics_node(ngx_http_sandbox_json_t *j,
     const sbx_f_metrics_t *m);
+static void ngx_http_sandbox_v1_metrics_pools(ngx_http_sandbox_json_t *j,
+    const sbx_f_metrics_t *m);
 static void ngx_http_sandbox_v1_status_json(ngx_http_request_t *r,
     ngx_http_sandbox_json_t *j, const sbx_f_metrics_t *m);
+static void ngx_http_sandbox_v1_status_pools(ngx_http_sandbox_json_t *j,
+    const sbx_f_metrics_t *m);
 
 
 ngx_http_sandbox_route_t  ngx_http_sandbox_metrics_routes[] = {
@@ -152,6 +156,7 @@ ngx_http_sandbox_v1_metrics_send(ngx_http_request_t *r,
     if (m != NULL) {
         ngx_http_sandbox_v1_metrics_broker(&j, m);
         ngx_http_sandbox_v1_metrics_node(&j, m);
+        ngx_http_sandbox_v1_metrics_pools(&j, m);
     }
 
     ngx_http_sandbox_metrics_text(r, &j);
@@ -282,6 +287,77 @@ ngx_http_sandbox_v1_metrics_node(ngx_http_sandbox_json_t *j,
 }
 
 
+/* A template's name is of the characters that need no quoting. */
+
+static void
+ngx_http_sandbox_v1_metrics_pools(ngx_http_sandbox_json_t *j,
+    const sbx_f_metrics_t *m)
+{
+    ngx_uint_t                 i, k;
+    const sbx_pool_metrics_t  *p;
+
+    static const struct {
+        const char  *name;
+        const char  *type;
+        const char  *help;
+        size_t       offset;
+    } rows[] = {
+        { "pool_sessions_wanted", "gauge",
+          "Sessions that the pool is to have ready.",
+          offsetof(sbx_pool_metrics_t, sessions) },
+        { "pool_memory_bytes", "gauge",
+          "Memory of the sessions that are ready, as they became it.",
+          offsetof(sbx_pool_metrics_t, memory) },
+        { "pool_hits_total", "counter",
+          "Sessions that were given out of the pool.",
+          offsetof(sbx_pool_metrics_t, hits) },
+        { "pool_failures_total", "counter",
+          "Sessions, or their interpreters, that could not be made ready.",
+          offsetof(sbx_pool_metrics_t, failures) }
+    };
+
+    p = m->pools;
+
+    if (p[0].template[0] == '\0') {
+        return;
+    }
+
+    ngx_http_sandbox_metrics_family(j, "pool_sessions", "gauge",
+                    "Sessions that were made ahead and are nobody's yet.");
+
+    for (i = 0; i < SBX_POOLS_MAX && p[i].template[0] != '\0'; i++) {
+        print(j, "sandbox_pool_sessions{template=\"%s\",state=\"ready\"} "
+              "%uL\n", p[i].template, p[i].ready);
+        print(j, "sandbox_pool_sessions{template=\"%s\",state=\"filling\"} "
+              "%uL\n", p[i].template, p[i].filling);
+    }
+
+    for (k = 0; k < sbx_nelts(rows); k++) {
+        ngx_http_sandbox_metrics_family(j, rows[k].name, rows[k].type,
+                                        rows[k].help);
+
+        for (i = 0; i < SBX_POOLS_MAX && p[i].template[0] != '\0'; i++) {
+            print(j, "sandbox_%s{template=\"%s\"} %uL\n", rows[k].name,
+                  p[i].template,
+                  *(const uint64_t *) ((const char *) &p[i]
+                                       + rows[k].offset));
+        }
+    }
+
+    ngx_http_sandbox_metrics_family(j, "pool_misses_total", "counter",
+                    "Sessions that were made when asked for, by why the pool "
+                    "had none for them.");
+
+    for (i = 0; i < SBX_POOLS_MAX && p[i].template[0] != '\0'; i++) {
+        for (k = 0; k < SBX_MISSES; k++) {
+            print(j, "sandbox_pool_misses_total{template=\"%s\","
+                  "reason=\"%s\"} %uL\n", p[i].template,
+                  sbx_miss_word((sbx_miss_t) k), p[i].misses[k]);
+        }
+    }
+}
+
+
 static void
 ngx_http_sandbox_v1_status_quota(ngx_http_sandbox_json_t *j, const char *name,
     const sbx_quota_t *q)
@@ -327,7 +403,29 @@ ngx_http_sandbox_v1_status_json(ngx_http_request_t *r,
         print(j, ",\"restarts\":%uL,\"draining\":%s,\"started\":",
               m->restarts, m->draining ? "true" : "false");
         ngx_http_sandbox_json_time(j, m->started);
+        ngx_http_sandbox_v1_status_pools(j, m);
     }
 
     ngx_http_sandbox_json_raw(j, "}");
+}
+
+
+static void
+ngx_http_sandbox_v1_status_pools(ngx_http_sandbox_json_t *j,
+    const sbx_f_metrics_t *m)
+{
+    ngx_uint_t                 i;
+    const sbx_pool_metrics_t  *p;
+
+    ngx_http_sandbox_json_raw(j, ",\"pools\":[");
+
+    for (i = 0; i < SBX_POOLS_MAX && m->pools[i].template[0] != '\0'; i++) {
+        p = &m->pools[i];
+        print(j, "%s{\"template\":\"%s\",\"wanted\":%uL,\"ready\":%uL,"
+              "\"filling\":%uL,\"memory\":%uL,\"hits\":%uL}",
+              i ? "," : "", p->template, p->sessions, p->ready, p->filling,
+              p->memory, p->hits);
+    }
+
+    ngx_http_sandbox_json_raw(j, "]");
 }

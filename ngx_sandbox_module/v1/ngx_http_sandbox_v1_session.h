@@ -52,6 +52,10 @@ ngx_int_t ngx_http_sandbox_v1_get_frame(ngx_http_sandbox_call_t *call,
 ngx_int_t ngx_http_sandbox_v1_session_note(ngx_http_request_t *r,
     const ngx_http_sandbox_v1_session_t *s);
 
+/* What a session has whose manifest and template say nothing of it. */
+#define NGX_HTTP_SANDBOX_V1_CAPABILITIES                                      \
+    (SBX_CAP_SHELL|SBX_CAP_FILES|SBX_CAP_CODE)
+
 /* The bit of a capability's word, 0 if there is none. */
 uint32_t ngx_http_sandbox_v1_capability(const sbx_json_str_t *word);
 

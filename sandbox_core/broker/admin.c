@@ -415,6 +415,8 @@ sbx_admin_drain(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
     draining->changed = sbx_broker_clock_ms();
     memcpy(draining->by, ask.by, sizeof(draining->by));
 
+    sbx_pool_configure(b);
+
     for (node = b->sessions.next;
          ask.on && ask.end && node != &b->sessions;
          node = next)

@@ -136,6 +136,10 @@ sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg, sbx_error_t *e)
                          "its record is another session's");
     }
 
+    if (head.pooled) {
+        return sbx_error(e, 0, SBX_E_INTERNAL, "it was never given out");
+    }
+
     s->info = head.info;
     s->uid_first = head.uid_first;
     memcpy(s->key, head.key, sizeof(s->key));
@@ -357,7 +361,9 @@ sbx_adopt_grave(sbx_broker_t *b, const char *id)
 
     free(meta);
 
-    if (strcmp(head.info.id, id) == 0 && sbx_graves_find(b, id) == NULL) {
+    if (strcmp(head.info.id, id) == 0 && !head.pooled
+        && sbx_graves_find(b, id) == NULL)
+    {
         sbx_graves_add(b, &head.info, SBX_ENDED_NODE_RESTART,
                        sbx_broker_clock_ms());
     }

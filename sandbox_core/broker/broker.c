@@ -125,6 +125,7 @@ sbx_broker_start(sbx_broker_t *b, sbx_error_t *e)
     sbx_list_init(&b->controls);
     sbx_list_init(&b->calls);
     sbx_list_init(&b->sessions);
+    sbx_pool_open(b);
     b->letters_last = &b->letters;
     b->link_event.handler = sbx_broker_link;
     b->link_event.data = b;
@@ -551,6 +552,8 @@ sbx_broker_end(sbx_broker_t *b)
         b->options->listen = -1;
     }
 
+    sbx_pool_configure(b);
+
     /* all are killed before any is waited for */
 
     for (node = b->sessions.next; node != &b->sessions; node = next) {
@@ -683,6 +686,7 @@ sbx_broker_done(sbx_broker_t *b)
     sbx_letter_t  *letter;
 
     sbx_record_writer_close(&b->writer);
+    sbx_pool_close(b);
     sbx_control_close_all(b);
     sbx_discard_close(b);
     sbx_setup_undo(b);

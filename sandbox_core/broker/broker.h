@@ -44,6 +44,7 @@ typedef struct sbx_broker_s   sbx_broker_t;
 typedef struct sbx_session_s  sbx_session_t;
 typedef struct sbx_call_out_s sbx_call_out_t;
 typedef struct sbx_alter_s   sbx_alter_t;
+typedef struct sbx_pool_s    sbx_pool_t;
 
 
 /*
@@ -183,6 +184,11 @@ struct sbx_session_s {
     sbx_timer_t              idle;
     uint64_t                 touched;   /* us: by a call or a command's end */
 
+    sbx_pool_t              *pool;      /* that it waits in, or is made for */
+    sbx_node_t               pooling;   /* in its .ready */
+    const char              *kernel;    /* that is being made ready */
+    sbx_usage_t              warm;      /* what it used when it was ready */
+
     unsigned                 ready:1;
     unsigned                 recorded:1;
     unsigned                 stored:1;  /* the keeper has it */
@@ -195,7 +201,44 @@ struct sbx_session_s {
     unsigned                 adopted:1; /* may run what is not in .running */
     unsigned                 frozen:1;
     unsigned                 asked:1;   /* init, whether it is busy */
+    unsigned                 pooled:1;  /* nobody's yet */
 };
+
+
+/*
+ * ---- sessions that are made ahead ----------------------------------------
+ */
+
+struct sbx_pool_s {
+    sbx_broker_t       *broker;
+    sbx_pool_config_t   config;
+    char               *env;          /* both in one block */
+    char               *preload;
+    uint64_t            root[2];      /* device and inode of its files */
+    sbx_node_t          ready;        /* .pooling, oldest first */
+    uint32_t            nready;
+    uint64_t            hits;
+    uint64_t            misses[SBX_MISSES];
+    uint64_t            failures;
+    uint64_t            again;        /* us: not to be tried before */
+    uint32_t            backoff;      /* ms */
+    unsigned            noted:1;      /* that it failed, in the log */
+    unsigned            lacking:1;    /* the same of its kernels */
+};
+
+typedef struct {
+    sbx_pool_t         *pool[SBX_POOLS_MAX];
+    uint32_t            count;
+    sbx_node_t          sessions;     /* nobody's, until they are gone */
+    sbx_node_t          waiting;      /* creates, for one of them to go */
+    sbx_session_t      *filling;
+    sbx_timer_t         timer;
+    uint64_t            touched;      /* us: the last call */
+    uint64_t            began;        /* us: with .filling */
+    uint64_t            rest;         /* us: nothing is made before */
+    unsigned            next;         /* of .pool, to be filled */
+    unsigned            half:1;       /* .filling is still to be launched */
+} sbx_pools_t;
 
 
 /*
@@ -365,6 +408,7 @@ struct sbx_broker_s {
     sbx_event_t      writer_event;
     sbx_discard_t   *discard;
     sbx_quotas_t     quotas;
+    sbx_pools_t      pools;
     uint64_t         ended[SBX_METRICS_ENDED];    /* sessions */
     uint64_t         over[SBX_METRICS_REASONS];   /* commands */
     uint64_t         over_cpu_us;
@@ -448,7 +492,58 @@ int sbx_service_session(sbx_call_out_t *call, sbx_session_t *s,
 /* More of a LIST, now that the queue is empty. */
 void sbx_service_list(sbx_call_out_t *call);
 
+/* pool.c: sessions that are made ahead */
+void sbx_pool_open(sbx_broker_t *b);
+void sbx_pool_close(sbx_broker_t *b);
+/* The configuration is new, or whether sessions are taken. */
+void sbx_pool_configure(sbx_broker_t *b);
+sbx_pool_t *sbx_pool_find(const sbx_broker_t *b, const char *template);
+/* Whether what it shows is still the template's. */
+int sbx_pool_current(const sbx_pool_t *pool);
+/* None of them is of use any more. */
+void sbx_pool_empty(sbx_pool_t *pool);
+/* A call has come: nothing is made ahead just now. */
+void sbx_pool_touch(sbx_broker_t *b);
+/* Something is to be made, when there is time. */
+void sbx_pool_soon(sbx_broker_t *b);
+/* Steps of one that is nobody's. */
+void sbx_pool_started(sbx_session_t *s);
+int sbx_pool_warmed(sbx_session_t *s, const sbx_record_t *record);
+void sbx_pool_settle(sbx_session_t *s);
+void sbx_pool_late(sbx_session_t *s);
+/* It ends. */
+void sbx_pool_out(sbx_session_t *s);
+void sbx_pool_metrics(const sbx_broker_t *b, sbx_pool_metrics_t *m);
+
+/* pool_take.c: giving them out */
+/* One that becomes what is asked for and is being recorded, or NULL. */
+sbx_session_t *sbx_pool_take(sbx_broker_t *b, const sbx_call_t *head,
+    const sbx_create_t *body, const char *data);
+/*
+ * There was no room for a session.  1: one that is nobody's ends, and the
+ * call, and *data, are taken up again when it is gone; 0: there is none.
+ */
+int sbx_pool_yield(sbx_broker_t *b, sbx_call_out_t *call,
+    const sbx_create_t *body, char **data);
+/* A session is gone. */
+void sbx_pool_gone(sbx_broker_t *b);
+
 /* create.c */
+/* One that waited for room. */
+void sbx_create_again(sbx_broker_t *b, sbx_call_out_t *call,
+    sbx_create_t *body, char **data);
+/* Settles and checks its limits. */
+int sbx_create_limits(sbx_broker_t *b, sbx_create_t *body, sbx_error_t *e);
+/* Steps of a session's making: what it is, its directory (one that has none
+ * is to be freed, all others to be ended), its groups, its first process. */
+void sbx_create_info(sbx_session_t *s, const sbx_call_t *head,
+    const sbx_create_t *body);
+int sbx_create_dir(sbx_session_t *s, sbx_error_t *e);
+int sbx_create_groups(sbx_session_t *s, sbx_error_t *e);
+int sbx_create_launch(sbx_session_t *s, const char *env, size_t env_size,
+    const char *rules, size_t rules_size, sbx_error_t *e);
+/* Queued; without it nobody is answered. */
+int sbx_create_record(sbx_session_t *s, sbx_error_t *e);
 void sbx_create(sbx_broker_t *b, sbx_call_out_t *call,
     const sbx_create_t *body, int blob);
 /* The session runs, or has failed: answers who waits for it. */
@@ -496,6 +591,13 @@ void sbx_command_tick(sbx_timer_t *timer);
 void sbx_command_queue_tick(sbx_timer_t *timer);
 void sbx_command_flush(sbx_session_t *s);
 int sbx_command_send(sbx_session_t *s, sbx_op_t op);
+/* The same with a number and a descriptor (-1: none), which stays the
+ * caller's. */
+int sbx_command_send_with(sbx_session_t *s, sbx_op_t op, uint32_t token,
+    int fd);
+/* The groups that there are follow limits that are to be the session's. */
+int sbx_command_change(sbx_session_t *s, const sbx_limits_t *limits,
+    sbx_error_t *e);
 /* FREEZE or THAW, now or when there is room: the last one counts. */
 void sbx_command_tell(sbx_session_t *s, sbx_op_t op);
 /* Forgets the groups (their files go with the session's) and refuses what

@@ -302,7 +302,7 @@ sbx_call_session_error(sbx_broker_t *b, const sbx_call_t *head,
     s = sbx_session_find(b, head->session);
     grave = sbx_graves_find(b, head->session);
 
-    if (s != NULL && s->ended != SBX_ENDED_NOT) {
+    if (s != NULL && s->ended != SBX_ENDED_NOT && !s->pooled) {
         tenant = s->info.tenant;
         user = s->info.user;
 

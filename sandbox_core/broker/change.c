@@ -559,6 +559,7 @@ sbx_change_record(sbx_session_t *s, const sbx_f_session_t *info,
     memcpy(head.key, s->key, sizeof(head.key));
     memcpy(head.digest, s->digest, sizeof(head.digest));
     head.meta_size = info->meta_size;
+    head.pooled = s->pooled;
 
     job = sbx_record_job(&head, meta, NULL, s->dir);
 

@@ -537,6 +537,13 @@ sbx_command_queue_tick(sbx_timer_t *timer)
 int
 sbx_command_send(sbx_session_t *s, sbx_op_t op)
 {
+    return sbx_command_send_with(s, op, 0, -1);
+}
+
+
+int
+sbx_command_send_with(sbx_session_t *s, sbx_op_t op, uint32_t token, int fd)
+{
     sbx_task_t  task;
 
     if (s->control == -1) {
@@ -547,10 +554,36 @@ sbx_command_send(sbx_session_t *s, sbx_op_t op)
     task.magic = SBX_WIRE_MAGIC;
     task.version = SBX_WIRE_VERSION;
     task.op = (uint16_t) op;
+    task.token = token;
 
-    return sbx_wire_send(s->control, &task, sizeof(sbx_task_t), NULL, 0,
+    return sbx_wire_send(s->control, &task, sizeof(sbx_task_t), &fd, fd != -1,
                          MSG_DONTWAIT)
            == -1 ? -1 : 0;
+}
+
+
+int
+sbx_command_change(sbx_session_t *s, const sbx_limits_t *limits,
+    sbx_error_t *e)
+{
+    sbx_node_t     *node;
+    sbx_command_t  *command;
+
+    if (s->spare != NULL
+        && sbx_cgroup_command_change(s->spare->group, limits, e) != 0)
+    {
+        return -1;
+    }
+
+    for (node = s->running.next; node != &s->running; node = node->next) {
+        command = sbx_node_of(node, sbx_command_t, link);
+
+        if (sbx_cgroup_command_change(command->group, limits, e) != 0) {
+            return -1;
+        }
+    }
+
+    return 0;
 }
 
 
@@ -678,6 +711,8 @@ sbx_command_tick(sbx_timer_t *timer)
     if (s->spare == NULL && s->state == SBX_S_RUNNING) {
         s->spare = sbx_command_make(s, &e);
     }
+
+    sbx_pool_settle(s);
 
     if (!sbx_list_empty(&s->lingering)
         || (s->adopted && s->state == SBX_S_TERMINATING))

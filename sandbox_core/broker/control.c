@@ -442,6 +442,13 @@ sbx_control_config(sbx_control_t *control, const sbx_config_t *config)
         return;
     }
 
+    if (!sbx_pools_config_ok(&config->pools)) {
+        (void) sbx_error(&e, 0, SBX_E_INVALID,
+                         "the table of pools is malformed");
+        sbx_control_unfit(control, &e);
+        return;
+    }
+
     if (b->configured) {
         sbx_setup_change(b, config);
         sbx_control_answer(control, NULL);
@@ -650,6 +657,8 @@ sbx_control_dispatch(sbx_broker_t *b, const sbx_call_t *head,
     sbx_f_error_t    error;
     sbx_session_t   *s;
     sbx_call_out_t  *call;
+
+    sbx_pool_touch(b);
 
     s = (head->flags & SBX_CALL_OWNER) ? sbx_session_of_call(b, head) : NULL;
 

@@ -22,8 +22,9 @@ static int sbx_create_check(sbx_broker_t *b, const sbx_call_t *head,
     sbx_create_t *body, sbx_error_t *e);
 static int sbx_create_weak(sbx_broker_t *b, sbx_call_out_t *call,
     const sbx_create_t *body);
-static int sbx_create_limits(sbx_broker_t *b, sbx_create_t *body,
-    sbx_error_t *e);
+static void sbx_create_failed(sbx_call_out_t *call, const sbx_error_t *e);
+static void sbx_create_admitted(sbx_broker_t *b, sbx_call_out_t *call,
+    sbx_create_t *create, char **data);
 static int sbx_create_blob(const sbx_create_t *body, int blob, char **data,
     sbx_error_t *e);
 static int sbx_create_env(const char *env, size_t size, sbx_error_t *e);
@@ -32,9 +33,6 @@ static int sbx_create_rules(sbx_broker_t *b, const sbx_call_t *head,
 static int sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
     const sbx_create_t *body, const char *data, sbx_session_t **session,
     sbx_error_t *e);
-static void sbx_create_info(sbx_session_t *s, const sbx_call_t *head,
-    const sbx_create_t *body);
-static int sbx_create_record(sbx_session_t *s, sbx_error_t *e);
 
 
 /* Every name of a template that there is, and what it stands for. */
@@ -54,11 +52,8 @@ sbx_create(sbx_broker_t *b, sbx_call_out_t *call, const sbx_create_t *body,
 {
     sbx_error_t         e;
     sbx_create_t        create;
-    sbx_f_error_t       error;
-    sbx_session_t      *s;
     sbx_auto_free char *data = NULL;
 
-    s = NULL;
     create = *body;
 
     if (!b->configured || b->ending) {
@@ -79,32 +74,81 @@ sbx_create(sbx_broker_t *b, sbx_call_out_t *call, const sbx_create_t *body,
         return;
     }
 
+    if (sbx_create_blob(&create, blob, &data, &e) != 0
+        || sbx_create_rules(b, &call->head, &create, data, &e) != 0)
+    {
+        sbx_create_failed(call, &e);
+        return;
+    }
+
+    sbx_create_admitted(b, call, &create, &data);
+}
+
+
+void
+sbx_create_again(sbx_broker_t *b, sbx_call_out_t *call, sbx_create_t *body,
+    char **data)
+{
+    if (!b->configured || b->ending) {
+        sbx_call_error(call, &b->problem);
+        return;
+    }
+
+    /* another call may have come first with its key */
+
+    if (body->key[0] == '\0' || !sbx_create_by_key(b, call, body)) {
+        sbx_create_admitted(b, call, body, data);
+    }
+}
+
+
+static void
+sbx_create_admitted(sbx_broker_t *b, sbx_call_out_t *call,
+    sbx_create_t *create, char **data)
+{
+    sbx_error_t     e;
+    sbx_f_error_t   error;
+    sbx_session_t  *s;
+
     if (b->quotas.draining.value) {
         (void) sbx_error(&e, 0, SBX_E_CAPACITY, "this node is draining");
         sbx_call_error(call, &e);
         return;
     }
 
-    if (sbx_quota_admit(b, &call->head, &create.limits, &error) != 0) {
+    if (sbx_quota_admit(b, &call->head, &create->limits, &error) != 0) {
         sbx_call_fail(call, &error);
         return;
     }
 
-    if (sbx_create_blob(&create, blob, &data, &e) != 0
-        || sbx_create_rules(b, &call->head, &create, data, &e) != 0
-        || sbx_create_session(b, &call->head, &create, data, &s, &e) != 0)
+    s = sbx_pool_take(b, &call->head, create, *data);
+
+    if (s == NULL
+        && sbx_create_session(b, &call->head, create, *data, &s, &e) != 0)
     {
-        if (e.code == SBX_E_INTERNAL || e.code == SBX_E_UNAVAILABLE) {
-            sbx_log_error(SBX_LOG_ERROR,
-                          &(sbx_log_about_t) { call->head.request_id, NULL },
-                          &e, "session cannot be created");
+        if (e.code != SBX_E_CAPACITY
+            || !sbx_pool_yield(b, call, create, data))
+        {
+            sbx_create_failed(call, &e);
         }
 
-        sbx_call_error(call, &e);
         return;
     }
 
     sbx_call_wait(call, &s->creators);
+}
+
+
+static void
+sbx_create_failed(sbx_call_out_t *call, const sbx_error_t *e)
+{
+    if (e->code == SBX_E_INTERNAL || e->code == SBX_E_UNAVAILABLE) {
+        sbx_log_error(SBX_LOG_ERROR,
+                      &(sbx_log_about_t) { call->head.request_id, NULL }, e,
+                      "session cannot be created");
+    }
+
+    sbx_call_error(call, e);
 }
 
 
@@ -286,7 +330,7 @@ sbx_create_weak(sbx_broker_t *b, sbx_call_out_t *call,
 }
 
 
-static int
+int
 sbx_create_limits(sbx_broker_t *b, sbx_create_t *body, sbx_error_t *e)
 {
     sbx_limits_t  limits;
@@ -471,7 +515,6 @@ sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
     sbx_error_t *e)
 {
     const char     *env, *rules;
-    sbx_limits_t    group;
     sbx_session_t  *s;
 
     s = sbx_session_make(b);
@@ -503,41 +546,14 @@ sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
 
     sbx_create_info(s, head, body);
 
-    if (sbx_quota_take(s, e) != 0) {
+    if (sbx_quota_take(s, e) != 0 || sbx_create_dir(s, e) != 0) {
         sbx_session_free(s);
         return -1;
     }
 
-    if (mkdirat(b->sessions_dir, s->info.id, 0700) == -1) {
-        (void) sbx_error(e, errno, SBX_E_UNAVAILABLE,
-                         "cannot make the session's directory");
-        sbx_session_free(s);
-        return -1;
-    }
-
-    sbx_session_insert(s);
-
-    /* of its files, those in memory */
-
-    group = s->info.limits;
-    group.disk = sbx_storage_in_memory(b->storage, &group);
-
-    s->dir = openat(b->sessions_dir, s->info.id,
-                    O_RDONLY|O_DIRECTORY|O_CLOEXEC|O_NOFOLLOW);
-
-    if (s->dir == -1) {
-        (void) sbx_error(&s->error, errno, SBX_E_UNAVAILABLE,
-                         "cannot open the session's directory");
-
-    } else if (sbx_cgroup_session_create(b->cgroup, s->info.id,
-                                         &group, 0, &s->cgroup, &s->error)
-                   == 0
-               && sbx_cgroup_session_owner(s->cgroup, s->uid_first, 0,
-                                           &s->error)
-                  == 0
-               && sbx_session_launch(s, env, body->env_size, rules,
-                                     body->rules_size, &s->error) == 0
-               && sbx_create_record(s, &s->error) == 0)
+    if (sbx_create_groups(s, &s->error) == 0
+        && sbx_create_launch(s, env, body->env_size, rules, body->rules_size,
+                             &s->error) == 0)
     {
         *session = s;
         return 0;
@@ -552,7 +568,65 @@ sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
 }
 
 
-static void
+int
+sbx_create_dir(sbx_session_t *s, sbx_error_t *e)
+{
+    if (mkdirat(s->broker->sessions_dir, s->info.id, 0700) == -1) {
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "cannot make the session's directory");
+    }
+
+    sbx_session_insert(s);
+
+    return 0;
+}
+
+
+int
+sbx_create_groups(sbx_session_t *s, sbx_error_t *e)
+{
+    sbx_broker_t  *b;
+    sbx_limits_t   group;
+
+    b = s->broker;
+
+    /* of its files, those in memory */
+
+    group = s->info.limits;
+    group.disk = sbx_storage_in_memory(b->storage, &group);
+
+    s->dir = openat(b->sessions_dir, s->info.id,
+                    O_RDONLY|O_DIRECTORY|O_CLOEXEC|O_NOFOLLOW);
+
+    if (s->dir == -1) {
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "cannot open the session's directory");
+    }
+
+    if (sbx_cgroup_session_create(b->cgroup, s->info.id, &group, 0,
+                                  &s->cgroup, e)
+        != 0)
+    {
+        return -1;
+    }
+
+    return sbx_cgroup_session_owner(s->cgroup, s->uid_first, 0, e);
+}
+
+
+int
+sbx_create_launch(sbx_session_t *s, const char *env, size_t env_size,
+    const char *rules, size_t rules_size, sbx_error_t *e)
+{
+    if (sbx_session_launch(s, env, env_size, rules, rules_size, e) != 0) {
+        return -1;
+    }
+
+    return sbx_create_record(s, e);
+}
+
+
+void
 sbx_create_info(sbx_session_t *s, const sbx_call_t *head,
     const sbx_create_t *body)
 {
@@ -565,7 +639,7 @@ sbx_create_info(sbx_session_t *s, const sbx_call_t *head,
     memcpy(info->tenant, head->tenant, sizeof(info->tenant));
     memcpy(info->user, head->user, sizeof(info->user));
     memcpy(info->template, body->template, sizeof(info->template));
-    info->seq = ++b->seq;
+    info->seq = s->pooled ? 0 : ++b->seq;
     info->created = sbx_broker_clock_ms();
     info->expires = info->created + (int64_t) body->limits.timeout;
     info->status = SBX_STATUS_RUNNING;
@@ -591,7 +665,7 @@ sbx_create_info(sbx_session_t *s, const sbx_call_t *head,
 }
 
 
-static int
+int
 sbx_create_record(sbx_session_t *s, sbx_error_t *e)
 {
     s->job = sbx_change_record(s, &s->info, s->meta);
@@ -601,6 +675,7 @@ sbx_create_record(sbx_session_t *s, sbx_error_t *e)
                          "cannot write the session's record");
     }
 
+    s->job->lazy = 1;
     sbx_record_queue(&s->broker->writer, s->job);
 
     return 0;
@@ -615,6 +690,7 @@ sbx_create_answer(sbx_session_t *s)
 
     memset(&end, 0, sizeof(sbx_f_end_t));
     end.created = 1;
+    sbx_pool_touch(s->broker);
 
     while (!sbx_list_empty(&s->creators)) {
         call = sbx_node_of(s->creators.next, sbx_call_out_t, wait);

@@ -1,4 +1,9 @@
 /*
+ * The record of a session that is created has to outlive the broker, as its
+ * processes do, but not the machine, as nothing of it does: it is in place
+ * once it is renamed, and the disk gets it when the kernel likes (.lazy).  All
+ * else is flushed before it counts.
+ *
  * The threads that write records do nothing but system calls on what they
  * are handed: no malloc, no stdio, no log.  The main thread clones sessions'
  * first processes, and a lock of the C library that another thread held at
@@ -19,7 +24,7 @@
 
 
 #define SBX_RECORD_MAGIC     0x52584253u      /* "SBXR" */
-#define SBX_RECORD_VERSION   2
+#define SBX_RECORD_VERSION   3
 #define SBX_RECORD_MAX       (sizeof(sbx_record_head_t) + SBX_META_MAX        \
                               + SBX_ENV_MAX)
 #define SBX_RECORD_BASIS     0xcbf29ce484222325u
@@ -182,9 +187,10 @@ sbx_record_write(sbx_record_writer_t *w, sbx_record_job_t *job)
                 O_WRONLY|O_CREAT|O_TRUNC|O_CLOEXEC|O_NOFOLLOW, 0600);
 
     if (fd != -1 && sbx_write_all(fd, job->data, job->size) == 0
-        && fsync(fd) == 0
+        && (job->lazy || fsync(fd) == 0)
         && renameat(job->dir, SBX_RECORD_TEMP, job->dir, job->name) == 0
-        && fsync(job->dir) == 0 && fsync(w->parent) == 0)
+        && (job->lazy
+            || (fsync(job->dir) == 0 && fsync(w->parent) == 0)))
     {
         return 0;
     }
@@ -402,8 +408,9 @@ sbx_record_check(const sbx_record_head_t *head, size_t size,
         || !TERMINATED(info->user) || !TERMINATED(info->template)
         || !TERMINATED(head->key)
         || !sbx_session_id_ok(info->id, strlen(info->id))
-        || !sbx_name_ok(info->tenant, strlen(info->tenant))
-        || !sbx_name_ok(info->user, strlen(info->user))
+        || (!head->pooled
+            && (!sbx_name_ok(info->tenant, strlen(info->tenant))
+                || !sbx_name_ok(info->user, strlen(info->user))))
         || info->meta_size != head->meta_size)
     {
         return sbx_error(e, 0, SBX_E_INTERNAL, "the record is nonsense");

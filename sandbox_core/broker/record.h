@@ -1,7 +1,7 @@
 /*
  * Records of sessions: <sessions>/<id>/record, written whole (a temporary,
  * fsync, rename, fsync of the directory) by threads of their own, so that a
- * slow disk delays the create that waits for it and nothing else.
+ * slow disk delays the call that waits for it and nothing else.
  */
 
 #ifndef SBX_RECORD_H
@@ -27,6 +27,8 @@ typedef struct {
     uint8_t           digest[16];
     uint32_t          meta_size;        /* follow the header */
     uint32_t          env_size;
+    uint32_t          pooled;           /* nobody's: there are no names */
+    uint32_t          pad;
 } sbx_record_head_t;
 
 typedef struct sbx_record_job_s  sbx_record_job_t;
@@ -37,6 +39,8 @@ struct sbx_record_job_s {
     int                dir;             /* owned */
     int                err;             /* the outcome: an errno, or 0 */
     const char        *name;            /* SBX_RECORD_NAME, or another's */
+    unsigned           lazy:1;          /* done when it is written: see
+                                           record.c */
     size_t             size;
     uint8_t            data[];
 };

@@ -275,6 +275,11 @@ sbx_service_get(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
         return;
     }
 
+    /* what it used while it was nobody's is not its owner's */
+
+    usage.cpu_us -= usage.cpu_us < s->info.usage.cpu_us
+                    ? usage.cpu_us : s->info.usage.cpu_us;
+
     if (sbx_service_session(call, s, &usage) == 0) {
         sbx_call_end(call, NULL);
     }

@@ -4,7 +4,7 @@
  * pipe until init has been exec'ed, the control socket for init's records,
  * the pidfd for its end.  Nothing here waits; each state has one timer.
  *
- *   CREATING -> RUNNING      init has said READY and the record is safe
+ *   CREATING -> RUNNING      init has said READY and the record is written
  *   RUNNING -> TERMINATING   its time is over: SIGTERM, two seconds
  *   * -> CUTTING             commands are killed, init cuts its downloads
  *   CUTTING -> DYING         init is killed
@@ -12,6 +12,8 @@
  *   REMOVING -> gone         groups, files, ids; who waits is answered
  *
  * A session that fails at any point takes the same way out (session_end.c).
+ * One that is made ahead (.pooled) is RUNNING while it is nobody's, in a list
+ * of its own, and CREATING again while it is being given out: pool.c.
  */
 
 #include "broker.h"
@@ -34,6 +36,8 @@ static void sbx_session_pidfd(sbx_event_t *ev, uint32_t events);
 static void sbx_session_timer(sbx_timer_t *timer);
 static void sbx_session_expired(sbx_timer_t *timer);
 static void sbx_session_settle(sbx_session_t *s);
+static int sbx_session_exited_of(const sbx_node_t *list, pid_t pid,
+    int status);
 static void sbx_session_lost(sbx_session_t *s, const char *why);
 
 
@@ -65,6 +69,7 @@ sbx_session_make(sbx_broker_t *b)
     sbx_list_init(&s->creators);
     sbx_list_init(&s->destroyers);
     sbx_list_init(&s->changes);
+    sbx_list_init(&s->pooling);
     s->grace = SBX_SESSION_TERM_WAIT;
 
     s->status_event.handler = sbx_session_status;
@@ -109,7 +114,7 @@ sbx_session_insert(sbx_session_t *s)
 
     s->next_id = *bucket;
     *bucket = s;
-    sbx_list_append(&b->sessions, &s->link);
+    sbx_list_append(s->pooled ? &b->pools.sessions : &b->sessions, &s->link);
     b->nsessions++;
 }
 
@@ -180,7 +185,7 @@ sbx_session_of_call(sbx_broker_t *b, const sbx_call_t *head)
 
     s = sbx_session_find(b, head->session);
 
-    if (s == NULL || s->state == SBX_S_CREATING
+    if (s == NULL || s->pooled || s->state == SBX_S_CREATING
         || (s->state != SBX_S_RUNNING && head->op != SBX_OP_DESTROY
             && head->op != SBX_OP_END)
         || (head->tenant[0] && strcmp(head->tenant, s->info.tenant) != 0)
@@ -240,7 +245,10 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     }
 
     launch.disk = &s->disk;
-    sbx_credit_begin(s);
+
+    if (!s->pooled) {
+        sbx_credit_begin(s);
+    }
 
     if (sbx_launch_start(&launch, &s->launched, e) != 0) {
         s->launched.status = -1;
@@ -405,6 +413,9 @@ sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
         sbx_idle_busy(s, record->command);
         return 0;
 
+    case SBX_R_WARM:
+        return sbx_pool_warmed(s, record);
+
     case SBX_R_CUT:
         if (s->state == SBX_S_CUTTING) {
             sbx_session_kill(s);
@@ -474,10 +485,19 @@ sbx_session_pidfd(sbx_event_t *ev, uint32_t events)
 void
 sbx_session_exited(sbx_broker_t *b, pid_t pid, int status)
 {
+    if (!sbx_session_exited_of(&b->sessions, pid, status)) {
+        (void) sbx_session_exited_of(&b->pools.sessions, pid, status);
+    }
+}
+
+
+static int
+sbx_session_exited_of(const sbx_node_t *list, pid_t pid, int status)
+{
     sbx_node_t     *node;
     sbx_session_t  *s;
 
-    for (node = b->sessions.next; node != &b->sessions; node = node->next) {
+    for (node = list->next; node != list; node = node->next) {
         s = sbx_node_of(node, sbx_session_t, link);
 
         if (s->pid == pid && !s->exited && !s->orphan) {
@@ -491,9 +511,11 @@ sbx_session_exited(sbx_broker_t *b, pid_t pid, int status)
                 sbx_session_lost(s, "init has died");
             }
 
-            return;
+            return 1;
         }
     }
+
+    return 0;
 }
 
 
@@ -535,6 +557,11 @@ static void
 sbx_session_settle(sbx_session_t *s)
 {
     if (s->state != SBX_S_CREATING || !s->ready || !s->recorded) {
+        return;
+    }
+
+    if (s->pooled) {
+        sbx_pool_started(s);
         return;
     }
 
@@ -610,6 +637,7 @@ sbx_session_timer(sbx_timer_t *timer)
         break;
 
     case SBX_S_RUNNING:
+        sbx_pool_late(s);
         break;
 
     case SBX_S_TERMINATING:

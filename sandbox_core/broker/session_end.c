@@ -44,7 +44,11 @@ sbx_session_end(sbx_session_t *s, sbx_ended_t why, int kill_now)
         return;
     }
 
-    running = s->state == SBX_S_RUNNING;
+    running = s->state == SBX_S_RUNNING && !s->pooled;
+
+    if (s->pooled) {
+        sbx_pool_out(s);
+    }
 
     if (s->ended == SBX_ENDED_NOT) {
         s->ended = why;
@@ -297,6 +301,7 @@ sbx_session_gone(sbx_session_t *s)
     }
 
     sbx_session_free(s);
+    sbx_pool_gone(b);
     sbx_broker_session_gone(b);
 }
 

@@ -32,6 +32,7 @@ sbx_setup(sbx_broker_t *b, sbx_error_t *e)
     (void) sbx_error(&b->problem, 0, SBX_OK, "%s", "");
     b->configured = 1;
     b->ever_configured = 1;
+    sbx_pool_configure(b);
 
     return 0;
 }
@@ -269,6 +270,8 @@ sbx_setup_change(sbx_broker_t *b, const sbx_config_t *config)
     own->quotas = config->quotas;
     memcpy(own->templates, config->templates, sizeof(own->templates));
     memcpy(own->defaults, config->defaults, sizeof(own->defaults));
+    own->pools = config->pools;
+    sbx_pool_configure(b);
 
     if (sbx_setup_keep_config(b, &e) != 0) {
         sbx_log_error(SBX_LOG_WARN, NULL, &e, "new configuration");

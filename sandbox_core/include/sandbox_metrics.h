@@ -5,6 +5,7 @@
 #ifndef SANDBOX_METRICS_H
 #define SANDBOX_METRICS_H
 
+#include "sandbox_pool.h"
 #include "sandbox_quota.h"
 
 #include <stdint.h>
@@ -37,6 +38,7 @@ typedef struct {
     uint32_t      pad;
     sbx_quota_t   used;                   /* of the node */
     sbx_quota_t   limits;
+    sbx_pool_metrics_t  pools[SBX_POOLS_MAX];
 } sbx_f_metrics_t;
 
 

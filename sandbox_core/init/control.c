@@ -189,6 +189,13 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
         sbx_init_resume(sbx_now_us());
         break;
 
+    case SBX_OP_HAND_OVER:
+        if (nfds != 1 || sbx_init_hand_over(fds[0]) != 0) {
+            /* half of somebody's session is worse than none */
+            sbx_init_loop_stop();
+        }
+        break;
+
     case SBX_OP_BUSY:
         (void) sbx_init_control_send(SBX_R_BUSY, sbx_init_busy());
         break;
@@ -216,6 +223,8 @@ sbx_init_record(sbx_record_type_t type)
     case SBX_R_COMMAND_OVER:
     case SBX_R_CUT:
     case SBX_R_BUSY:
+    case SBX_R_GROUP:
+    case SBX_R_WARM:
         break;
     }
 

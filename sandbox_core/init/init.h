@@ -78,6 +78,9 @@ typedef struct {
 extern sbx_init_t  sbx_init;
 
 int sbx_init_config_map(int fd, sbx_init_t *init, sbx_error_t *e);
+/* hand_over.c: -1, and then nothing has changed. */
+int sbx_init_hand_over(int fd);
+void sbx_init_launch_env(void);
 /* Process 1's whole life; the exit status. */
 int sbx_init_main(void);
 

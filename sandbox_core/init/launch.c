@@ -60,11 +60,7 @@ static size_t              sbx_init_env_count;
 int
 sbx_init_launch_open(sbx_error_t *e)
 {
-    uint32_t  i;
-
-    for (i = 0; i < sbx_init.config->env_size; i++) {
-        sbx_init_env_count += sbx_init.env[i] == '\0';
-    }
+    sbx_init_launch_env();
 
     if (pipe2(sbx_init_launch_pipe, O_CLOEXEC) == -1
         || fcntl(sbx_init_launch_pipe[0], F_SETFL, O_NONBLOCK) == -1)
@@ -73,6 +69,19 @@ sbx_init_launch_open(sbx_error_t *e)
     }
 
     return sbx_init_launch_pipe[0];
+}
+
+
+void
+sbx_init_launch_env(void)
+{
+    uint32_t  i;
+
+    sbx_init_env_count = 0;
+
+    for (i = 0; i < sbx_init.config->env_size; i++) {
+        sbx_init_env_count += sbx_init.env[i] == '\0';
+    }
 }
 
 

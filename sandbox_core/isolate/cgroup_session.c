@@ -240,6 +240,30 @@ sbx_session_own(const sbx_cgroup_session_t *cs, const char *path)
 }
 
 
+int
+sbx_cgroup_session_change(sbx_cgroup_session_t *cs,
+    const sbx_limits_t *limits, sbx_error_t *e)
+{
+    char  work[SBX_CGROUP_PATH_MAX];
+    char  run[SBX_CGROUP_PATH_MAX];
+
+    sbx_session_path(cs, "/work", work);
+    sbx_session_path(cs, "/work/run", run);
+
+    if (sbx_cgroup_set_cpus(cs->cg, work, limits->cpus) == -1
+        || sbx_cgroup_set_pids(cs->cg, run, limits->processes) == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot change the cgroup limits of %s", cs->id);
+    }
+
+    cs->limits.cpus = limits->cpus;
+    cs->limits.processes = limits->processes;
+
+    return 0;
+}
+
+
 void
 sbx_cgroup_session_free(sbx_cgroup_session_t *cs)
 {
@@ -572,6 +596,21 @@ sbx_cgroup_command_limit(sbx_cgroup_command_t *cc,
     {
         return sbx_error(e, errno, SBX_E_INTERNAL,
                          "cannot set the limits of \"%s\"", cc->path);
+    }
+
+    return 0;
+}
+
+
+int
+sbx_cgroup_command_change(sbx_cgroup_command_t *cc,
+    const sbx_limits_t *limits, sbx_error_t *e)
+{
+    if (sbx_cgroup_set_pids(cc->cs->cg, cc->path, limits->processes) == -1
+        || sbx_cgroup_set_cpus(cc->cs->cg, cc->path, limits->cpus) == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot change the limits of \"%s\"", cc->path);
     }
 
     return 0;

@@ -50,6 +50,9 @@ int sbx_cgroup_session_create(sbx_cgroup_t *cg, const char *id,
     const sbx_limits_t *limits, int adopt, sbx_cgroup_session_t **cs,
     sbx_error_t *e);
 void sbx_cgroup_session_free(sbx_cgroup_session_t *cs);  /* keeps groups */
+/* Processes and cpus become those of limits. */
+int sbx_cgroup_session_change(sbx_cgroup_session_t *cs,
+    const sbx_limits_t *limits, sbx_error_t *e);
 /* As sbx_cgroup_sweep. */
 int sbx_cgroup_session_remove(sbx_cgroup_session_t *cs, sbx_error_t *e);
 /* SIGKILL to every process of work and files (not init), at once. */
@@ -96,6 +99,10 @@ int sbx_cgroup_command_create(sbx_cgroup_session_t *cs, uint32_t number,
     sbx_cgroup_command_t **cc, sbx_error_t *e);
 int sbx_cgroup_command_limit(sbx_cgroup_command_t *cc,
     const sbx_exec_limits_t *limits, sbx_error_t *e);
+/* The same of one command.  No group may have more processor time than the
+ * session: where there is to be less of it, commands come first. */
+int sbx_cgroup_command_change(sbx_cgroup_command_t *cc,
+    const sbx_limits_t *limits, sbx_error_t *e);
 unsigned sbx_cgroup_core(const sbx_cgroup_session_t *cs);
 unsigned sbx_cgroup_command_fds(sbx_cgroup_command_t *cc, int *fds,
     uint32_t *mask, uint32_t *attach_count);
@@ -210,6 +217,12 @@ typedef struct {
 int sbx_launch_start(const sbx_launch_t *launch, sbx_launched_t *out,
     sbx_error_t *e);
 int sbx_launch_event(sbx_launched_t *launched, sbx_error_t *e);
+/* What a session that was launched before is to be: a memfd for
+ * SBX_OP_HAND_OVER, the caller's; -1.  Takes limits, capabilities, env, flags
+ * and the groups of launch. */
+int sbx_launch_hand_over(const sbx_launch_t *launch, sbx_error_t *e);
+/* Processors that a session with a limit of cpus sees. */
+unsigned sbx_launch_cpus_seen(uint64_t cpus);
 
 /* Fills disk and inodes of usage. */
 int sbx_disk_usage(int disk, sbx_usage_t *usage, sbx_error_t *e);

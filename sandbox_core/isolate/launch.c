@@ -60,6 +60,12 @@ static int sbx_launch_check(const sbx_launch_t *launch, sbx_error_t *e);
 static int sbx_launch_prepare(const sbx_launch_t *launch, sbx_child_t *child,
     sbx_error_t *e);
 static int sbx_launch_config(const sbx_child_t *child, sbx_error_t *e);
+static void sbx_launch_fill(const sbx_launch_t *launch, unsigned cpus,
+    sbx_init_config_t *config);
+static int sbx_launch_memfd(const sbx_init_config_t *config,
+    const sbx_launch_t *launch, const sbx_programs_t *programs,
+    sbx_error_t *e);
+static unsigned sbx_launch_cpus_have(void);
 static void sbx_launch_cpus(sbx_plan_t *plan);
 static int sbx_launch_clone(sbx_child_t *child, sbx_launched_t *out,
     sbx_error_t *e);
@@ -231,21 +237,35 @@ sbx_launch_prepare(const sbx_launch_t *launch, sbx_child_t *child,
 static void
 sbx_launch_cpus(sbx_plan_t *plan)
 {
-    unsigned         want, have;
-    cpu_set_t        set;
+    unsigned         have;
     static unsigned  next;
 
-    want = (unsigned) ((plan->launch->limits.cpus + 999) / 1000);
-
-    have = 1;
-
-    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-        have = (unsigned) CPU_COUNT(&set);
-    }
-
-    plan->cpus = (want < have) ? want : have;
+    have = sbx_launch_cpus_have();
+    plan->cpus = sbx_launch_cpus_seen(plan->launch->limits.cpus);
     plan->first_cpu = next % have;
     next = (next + plan->cpus) % have;
+}
+
+
+static unsigned
+sbx_launch_cpus_have(void)
+{
+    cpu_set_t  set;
+
+    return sched_getaffinity(0, sizeof(set), &set) == 0
+           ? (unsigned) CPU_COUNT(&set) : 1;
+}
+
+
+unsigned
+sbx_launch_cpus_seen(uint64_t cpus)
+{
+    unsigned  want, have;
+
+    want = (unsigned) ((cpus + 999) / 1000);
+    have = sbx_launch_cpus_have();
+
+    return (want < have) ? want : have;
 }
 
 
@@ -253,7 +273,6 @@ sbx_launch_cpus(sbx_plan_t *plan)
 static int
 sbx_launch_config(const sbx_child_t *child, sbx_error_t *e)
 {
-    sbx_auto_fd          fd = -1;
     sbx_programs_t       programs SBX_CLEANUP(sbx_programs_free) = { 0 };
     const sbx_launch_t  *launch;
     sbx_init_config_t    config;
@@ -264,34 +283,66 @@ sbx_launch_config(const sbx_child_t *child, sbx_error_t *e)
         return -1;
     }
 
-    memset(&config, 0, sizeof(config));
-
-    config.magic = SBX_WIRE_MAGIC;
-    config.version = SBX_WIRE_VERSION;
-    config.limits = launch->limits;
-    config.uid = 1000;
-    config.gid = 1000;
+    sbx_launch_fill(launch, child->plan.cpus, &config);
     config.files_attach_count = child->nfiles_fds;
-    config.files_core = sbx_cgroup_core(launch->cgroup);
-    config.cpus_visible = child->plan.cpus;
     config.filter_size = (uint32_t) programs.filter_size;
     config.files_filter_size = (uint32_t) programs.files_size;
-    config.env_size = (uint32_t) launch->env_size;
-    config.capabilities = launch->capabilities;
-    config.flags = launch->create_flags;
 
-    (void) snprintf(config.workspace, sizeof(config.workspace), "%s",
+    return sbx_launch_memfd(&config, launch, &programs, e);
+}
+
+
+int
+sbx_launch_hand_over(const sbx_launch_t *launch, sbx_error_t *e)
+{
+    sbx_programs_t     none;
+    sbx_init_config_t  config;
+
+    memset(&none, 0, sizeof(none));
+    sbx_launch_fill(launch, sbx_launch_cpus_seen(launch->limits.cpus),
+                    &config);
+
+    return sbx_launch_memfd(&config, launch, &none, e);
+}
+
+
+static void
+sbx_launch_fill(const sbx_launch_t *launch, unsigned cpus,
+    sbx_init_config_t *config)
+{
+    memset(config, 0, sizeof(*config));
+
+    config->magic = SBX_WIRE_MAGIC;
+    config->version = SBX_WIRE_VERSION;
+    config->limits = launch->limits;
+    config->uid = 1000;
+    config->gid = 1000;
+    config->files_core = sbx_cgroup_core(launch->cgroup);
+    config->cpus_visible = cpus;
+    config->env_size = (uint32_t) launch->env_size;
+    config->capabilities = launch->capabilities;
+    config->flags = launch->create_flags;
+
+    (void) snprintf(config->workspace, sizeof(config->workspace), "%s",
                     SBX_WORKSPACE);
-    (void) snprintf(config.home, sizeof(config.home), "%s", SBX_WORKSPACE);
-    (void) snprintf(config.path, sizeof(config.path), "%s", SBX_PATH);
+    (void) snprintf(config->home, sizeof(config->home), "%s", SBX_WORKSPACE);
+    (void) snprintf(config->path, sizeof(config->path), "%s", SBX_PATH);
+}
+
+
+static int
+sbx_launch_memfd(const sbx_init_config_t *config, const sbx_launch_t *launch,
+    const sbx_programs_t *programs, sbx_error_t *e)
+{
+    sbx_auto_fd  fd = -1;
 
     fd = memfd_create("config", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
     if (fd == -1
-        || sbx_write_all(fd, &config, sizeof(config)) == -1
+        || sbx_write_all(fd, config, sizeof(*config)) == -1
         || sbx_write_all(fd, launch->env, launch->env_size) == -1
-        || sbx_write_all(fd, programs.filter, programs.filter_size) == -1
-        || sbx_write_all(fd, programs.files, programs.files_size) == -1
+        || sbx_write_all(fd, programs->filter, programs->filter_size) == -1
+        || sbx_write_all(fd, programs->files, programs->files_size) == -1
         || lseek(fd, 0, SEEK_SET) == -1
         || fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW
                                   | F_SEAL_WRITE)
