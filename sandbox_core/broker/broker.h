@@ -513,6 +513,7 @@ void sbx_pool_settle(sbx_session_t *s);
 void sbx_pool_late(sbx_session_t *s);
 /* It ends. */
 void sbx_pool_out(sbx_session_t *s);
+void sbx_pool_let_go(sbx_session_t *s);
 void sbx_pool_metrics(const sbx_broker_t *b, sbx_pool_metrics_t *m);
 
 /* pool_take.c: giving them out */
@@ -540,6 +541,8 @@ void sbx_create_info(sbx_session_t *s, const sbx_call_t *head,
     const sbx_create_t *body);
 int sbx_create_dir(sbx_session_t *s, sbx_error_t *e);
 int sbx_create_groups(sbx_session_t *s, sbx_error_t *e);
+void sbx_create_group(const sbx_broker_t *b, const sbx_limits_t *limits,
+    sbx_limits_t *group);
 int sbx_create_launch(sbx_session_t *s, const char *env, size_t env_size,
     const char *rules, size_t rules_size, sbx_error_t *e);
 /* Queued; without it nobody is answered. */

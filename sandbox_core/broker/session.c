@@ -59,6 +59,8 @@ sbx_session_make(sbx_broker_t *b)
     s->control = -1;
     s->disk = -1;
     s->launched.status = -1;
+    s->launched.kept[SBX_KEPT_MEMINFO] = -1;
+    s->launched.kept[SBX_KEPT_MEMORY] = -1;
     s->number = 1;
     s->reserved = SBX_NUMBERS_STEP;
 
@@ -246,7 +248,10 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
 
     launch.disk = &s->disk;
 
-    if (!s->pooled) {
+    if (s->pooled) {
+        launch.flags |= SBX_LAUNCH_AHEAD;
+
+    } else {
         sbx_credit_begin(s);
     }
 
