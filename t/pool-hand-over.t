@@ -84,6 +84,7 @@ my @ASKS = (
       manifest => { capabilities => [ 'shell', 'files' ],
                     idle_timeout_s => 600, on_timeout => 'pause',
                     resources => { cpus => 0.5, processes => 100,
+                                   memory => '150MB',
                                    open_files => 100, cpu_seconds => 20,
                                    max_file_size => '3MB', stack => '4MB',
                                    exec_timeout_s => 9,
@@ -189,6 +190,7 @@ subtest 'what it asked for is what holds' => sub {
                                               open_files => 40,
                                               max_file_size => '1MB',
                                               exec_timeout_s => 3,
+                                              memory => '40MB',
                                               cpus => 0.25 } })->{json};
     my $id = $s->{session_id};
 
@@ -203,6 +205,11 @@ subtest 'what it asked for is what holds' => sub {
     $t->api(POST => "/sessions/$id/cancel");
 
     is($t->run($id, 'ulimit -n')->{stdout}, "40\n", 'open files');
+    like($t->run($id, 'free -m')->{stdout}, qr/^Mem: +40 /m, 'memory, seen');
+    $r = $t->run($id, [ 'python3', '-c', 'x = b"x" * (60 << 20)' ]);
+    is($r->{reason}, 'memory', 'and kept');
+    is($t->run($id, 'head -c 30000000 /dev/zero | tail | wc -c')->{reason},
+       'exited', 'what is below it is had');
     like($t->run($id, 'head -c 2000000 /dev/zero > big; ls -l big')->{stdout},
          qr/ 1048576 /, 'file size');
     is($t->run($id, 'sleep 60')->{reason}, 'timeout', 'time of a command');

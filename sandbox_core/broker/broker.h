@@ -91,6 +91,7 @@ typedef struct {
     sbx_node_t              link;
     sbx_cgroup_command_t   *group;
     uint32_t                number;
+    unsigned                kernel:1;   /* an interpreter's */
 } sbx_command_t;
 
 typedef struct {
@@ -146,6 +147,8 @@ struct sbx_session_s {
 
     sbx_cgroup_session_t    *cgroup;
     sbx_node_t               running;   /* sbx_command_t */
+    sbx_node_t               kernels;   /* the same, of interpreters: they
+                                           are in no quota, and idle */
     sbx_node_t               lingering; /* their leader is over */
     sbx_command_t           *spare;
     uint32_t                 ncommands; /* running and lingering */
@@ -513,6 +516,7 @@ void sbx_pool_settle(sbx_session_t *s);
 void sbx_pool_late(sbx_session_t *s);
 /* It ends. */
 void sbx_pool_out(sbx_session_t *s);
+void sbx_pool_let_go(sbx_session_t *s);
 void sbx_pool_metrics(const sbx_broker_t *b, sbx_pool_metrics_t *m);
 
 /* pool_take.c: giving them out */
@@ -540,6 +544,8 @@ void sbx_create_info(sbx_session_t *s, const sbx_call_t *head,
     const sbx_create_t *body);
 int sbx_create_dir(sbx_session_t *s, sbx_error_t *e);
 int sbx_create_groups(sbx_session_t *s, sbx_error_t *e);
+void sbx_create_group(const sbx_broker_t *b, const sbx_limits_t *limits,
+    sbx_limits_t *group);
 int sbx_create_launch(sbx_session_t *s, const char *env, size_t env_size,
     const char *rules, size_t rules_size, sbx_error_t *e);
 /* Queued; without it nobody is answered. */
@@ -584,7 +590,9 @@ void sbx_session_free(sbx_session_t *s);
 /* command.c */
 void sbx_command_call(sbx_session_t *s, const sbx_call_t *head, int fd,
     const void *body);
-/* 1, or 0: no such command runs. */
+/* Init wants a group for an interpreter. */
+void sbx_command_group(sbx_session_t *s, uint32_t token);
+/* 1 a command, 2 an interpreter, or 0: no such command runs. */
 int sbx_command_over(sbx_session_t *s, uint32_t number);
 void sbx_command_reaped(sbx_session_t *s);
 void sbx_command_tick(sbx_timer_t *timer);

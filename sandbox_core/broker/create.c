@@ -582,6 +582,17 @@ sbx_create_dir(sbx_session_t *s, sbx_error_t *e)
 }
 
 
+/* What its groups limit: of its files, those in memory. */
+
+void
+sbx_create_group(const sbx_broker_t *b, const sbx_limits_t *limits,
+    sbx_limits_t *group)
+{
+    *group = *limits;
+    group->disk = sbx_storage_in_memory(b->storage, limits);
+}
+
+
 int
 sbx_create_groups(sbx_session_t *s, sbx_error_t *e)
 {
@@ -590,10 +601,7 @@ sbx_create_groups(sbx_session_t *s, sbx_error_t *e)
 
     b = s->broker;
 
-    /* of its files, those in memory */
-
-    group = s->info.limits;
-    group.disk = sbx_storage_in_memory(b->storage, &group);
+    sbx_create_group(b, &s->info.limits, &group);
 
     s->dir = openat(b->sessions_dir, s->info.id,
                     O_RDONLY|O_DIRECTORY|O_CLOEXEC|O_NOFOLLOW);

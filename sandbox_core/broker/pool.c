@@ -731,6 +731,7 @@ sbx_pool_out(sbx_session_t *s)
     b = s->broker;
     pool = s->pool;
     s->pool = NULL;
+    sbx_pool_let_go(s);
 
     if (!sbx_list_empty(&s->pooling)) {
         sbx_list_remove(&s->pooling);
@@ -752,6 +753,22 @@ sbx_pool_out(sbx_session_t *s)
     }
 
     sbx_pool_soon(b);
+}
+
+
+/* What was kept of it to be changed. */
+
+void
+sbx_pool_let_go(sbx_session_t *s)
+{
+    unsigned  i;
+
+    for (i = 0; i < SBX_LAUNCH_KEPT; i++) {
+        if (s->launched.kept[i] != -1) {
+            (void) close(s->launched.kept[i]);
+            s->launched.kept[i] = -1;
+        }
+    }
 }
 
 

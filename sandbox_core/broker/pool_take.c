@@ -2,10 +2,9 @@
  * Giving out a session that was made ahead.
  *
  * It may be had by a create that it can become: of the same template, with
- * the same files, disk and inodes, with a memory limit and a number of
- * processors that are what its files in /proc and /sys tell, and with limits
- * that are not below what it uses already.  All else is set as it is given
- * out: whose it is, environment, capabilities, other limits, times.  Init is
+ * the same files, disk and inodes, that sees as many processors, and has
+ * limits that are not below what it uses already.  All else is set as it is
+ * given out: whose it is, environment, capabilities, limits, times.  Init is
  * told first, on the socket that every later call takes; then the record is
  * written; then who asked is answered, all as for a session that was launched
  * just now, which it is in every state from here on.
@@ -119,8 +118,7 @@ sbx_pool_fits(const sbx_pool_t *pool, const sbx_session_t *s,
         return SBX_MISS_STORAGE;
     }
 
-    if (asked->memory != own->memory
-        || asked->memory < s->warm.memory + SBX_POOL_RESERVE
+    if (asked->memory < s->warm.memory + SBX_POOL_RESERVE
         || asked->processes <= s->warm.processes
         || sbx_launch_cpus_seen(asked->cpus)
            != sbx_launch_cpus_seen(own->cpus))
@@ -232,6 +230,7 @@ sbx_pool_hand_over(sbx_session_t *s, const sbx_call_t *head,
         return -1;
     }
 
+    sbx_pool_let_go(s);
     sbx_list_remove(&s->pooling);
     s->pool->nready--;
     s->pool = NULL;
@@ -296,19 +295,28 @@ static int
 sbx_pool_change(sbx_session_t *s, const sbx_create_t *body)
 {
     int                  fewer;
+    sbx_broker_t        *b;
+    sbx_limits_t         group;
     const sbx_limits_t  *own, *asked;
 
+    b = s->broker;
     own = &s->info.limits;
     asked = &body->limits;
 
-    if (own->cpus == asked->cpus && own->processes == asked->processes) {
+    if (own->memory == asked->memory && own->cpus == asked->cpus
+        && own->processes == asked->processes)
+    {
         return 0;
     }
 
+    sbx_create_group(b, asked, &group);
     fewer = asked->cpus < own->cpus;
 
-    if ((fewer && sbx_command_change(s, asked, &s->error) != 0)
-        || sbx_cgroup_session_change(s->cgroup, asked, &s->error) != 0)
+    if ((own->memory != asked->memory
+         && sbx_launch_change(s->launched.kept, b->storage, asked, &s->error)
+            != 0)
+        || (fewer && sbx_command_change(s, asked, &s->error) != 0)
+        || sbx_cgroup_session_change(s->cgroup, &group, &s->error) != 0)
     {
         return -1;
     }

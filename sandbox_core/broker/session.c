@@ -59,11 +59,14 @@ sbx_session_make(sbx_broker_t *b)
     s->control = -1;
     s->disk = -1;
     s->launched.status = -1;
+    s->launched.kept[SBX_KEPT_MEMINFO] = -1;
+    s->launched.kept[SBX_KEPT_MEMORY] = -1;
     s->number = 1;
     s->reserved = SBX_NUMBERS_STEP;
 
     sbx_list_init(&s->link);
     sbx_list_init(&s->running);
+    sbx_list_init(&s->kernels);
     sbx_list_init(&s->lingering);
     sbx_list_init(&s->tasks);
     sbx_list_init(&s->creators);
@@ -246,7 +249,10 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
 
     launch.disk = &s->disk;
 
-    if (!s->pooled) {
+    if (s->pooled) {
+        launch.flags |= SBX_LAUNCH_AHEAD;
+
+    } else {
         sbx_credit_begin(s);
     }
 
@@ -398,7 +404,9 @@ sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
         /* of a session that ends they were counted when it began to; one
          * that ran before this broker is not known by its number */
 
-        if (known || (s->adopted && s->state == SBX_S_RUNNING)) {
+        if (known == 1
+            || (!known && s->adopted && s->state == SBX_S_RUNNING))
+        {
             sbx_metrics_command(s->broker, record->reason, record->cpu_us);
         }
 
@@ -407,6 +415,10 @@ sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
     case SBX_R_REAPED:
         sbx_quota_inherited(s, record->running, 0);
         sbx_command_reaped(s);
+        return 0;
+
+    case SBX_R_GROUP:
+        sbx_command_group(s, record->command);
         return 0;
 
     case SBX_R_BUSY:

@@ -382,6 +382,7 @@ sbx_session_free(sbx_session_t *s)
     loop = &s->broker->loop;
 
     sbx_session_unwatch(s);
+    sbx_pool_let_go(s);
     sbx_timer_del(loop, &s->timer);
     sbx_timer_del(loop, &s->expiry);
     sbx_timer_del(loop, &s->groups);

@@ -57,6 +57,19 @@ static sbx_init_launch_t  *sbx_init_launch_left;
 static size_t              sbx_init_env_count;
 
 
+void
+sbx_init_launch_env(void)
+{
+    uint32_t  i;
+
+    sbx_init_env_count = 0;
+
+    for (i = 0; i < sbx_init.config->env_size; i++) {
+        sbx_init_env_count += sbx_init.env[i] == '\0';
+    }
+}
+
+
 int
 sbx_init_launch_open(sbx_error_t *e)
 {
@@ -69,19 +82,6 @@ sbx_init_launch_open(sbx_error_t *e)
     }
 
     return sbx_init_launch_pipe[0];
-}
-
-
-void
-sbx_init_launch_env(void)
-{
-    uint32_t  i;
-
-    sbx_init_env_count = 0;
-
-    for (i = 0; i < sbx_init.config->env_size; i++) {
-        sbx_init_env_count += sbx_init.env[i] == '\0';
-    }
 }
 
 
@@ -136,6 +136,7 @@ sbx_init_launch_new(const sbx_f_exec_t *exec)
     launch->stdio[0] = -1;
     launch->stdio[1] = -1;
     launch->stdio[2] = -1;
+    launch->extra = -1;
 
     return launch;
 }

@@ -333,6 +333,26 @@ sbx_cgroup_set_memory(const sbx_cgroup_t *cg, const char *path,
 
 
 int
+sbx_cgroup_change_memory(const sbx_cgroup_t *cg, const char *path,
+    uint64_t bytes)
+{
+    char  text[32];
+
+    /* where v1 is to have more, swap goes first; where less, that is refused
+       and comes last */
+
+    if (cg->has_swap && !cg->tree[cg->role[SBX_ROLE_MEMORY]].v2) {
+        (void) snprintf(text, sizeof(text), "%" PRIu64, bytes);
+        (void) sbx_cgroup_write(cg, SBX_ROLE_MEMORY, path,
+                   sbx_cgroup_file(cg, SBX_ROLE_MEMORY, SBX_FILE_MEMORY_SWAP),
+                                text);
+    }
+
+    return sbx_cgroup_set_memory(cg, path, bytes);
+}
+
+
+int
 sbx_cgroup_set_sockets(const sbx_cgroup_t *cg, const char *path,
     uint64_t memory)
 {

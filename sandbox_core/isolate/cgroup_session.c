@@ -250,15 +250,18 @@ sbx_cgroup_session_change(sbx_cgroup_session_t *cs,
     sbx_session_path(cs, "/work", work);
     sbx_session_path(cs, "/work/run", run);
 
-    if (sbx_cgroup_set_cpus(cs->cg, work, limits->cpus) == -1
+    if ((limits->memory != cs->limits.memory
+         && (sbx_cgroup_change_memory(cs->cg, work,
+                                      limits->memory + limits->disk) == -1
+             || sbx_cgroup_set_sockets(cs->cg, work, limits->memory) == -1))
+        || sbx_cgroup_set_cpus(cs->cg, work, limits->cpus) == -1
         || sbx_cgroup_set_pids(cs->cg, run, limits->processes) == -1)
     {
         return sbx_error(e, errno, SBX_E_INTERNAL,
                          "cannot change the cgroup limits of %s", cs->id);
     }
 
-    cs->limits.cpus = limits->cpus;
-    cs->limits.processes = limits->processes;
+    cs->limits = *limits;
 
     return 0;
 }
@@ -606,7 +609,9 @@ int
 sbx_cgroup_command_change(sbx_cgroup_command_t *cc,
     const sbx_limits_t *limits, sbx_error_t *e)
 {
-    if (sbx_cgroup_set_pids(cc->cs->cg, cc->path, limits->processes) == -1
+    if (sbx_cgroup_change_memory(cc->cs->cg, cc->path, limits->memory) == -1
+        || sbx_cgroup_set_sockets(cc->cs->cg, cc->path, limits->memory) == -1
+        || sbx_cgroup_set_pids(cc->cs->cg, cc->path, limits->processes) == -1
         || sbx_cgroup_set_cpus(cc->cs->cg, cc->path, limits->cpus) == -1)
     {
         return sbx_error(e, errno, SBX_E_INTERNAL,

@@ -109,10 +109,11 @@ static struct {
  * process, and /proc/uptime tells the same. */
 static uint64_t  sbx_inside_boot;
 
+static int  sbx_inside_meminfo_fd = -1;
+
 
 static int sbx_inside_cpuinfo(unsigned cpus);
 static int sbx_inside_stat(const sbx_plan_t *plan, int top);
-static void sbx_inside_meminfo(sbx_plan_t *plan);
 static int sbx_inside_system(const sbx_plan_t *plan, int top,
     sbx_error_t *e);
 static int sbx_inside_cpus(const sbx_plan_t *plan, int top, sbx_error_t *e);
@@ -172,7 +173,7 @@ sbx_inside_plan(sbx_plan_t *plan, sbx_error_t *e)
     plan->cpuinfo = sbx_cpuinfo.text;
     plan->cpuinfo_size = sbx_cpuinfo.size;
 
-    sbx_inside_meminfo(plan);
+    (void) sbx_inside_meminfo(plan->launch->limits.memory, plan->meminfo);
 
     return 0;
 }
@@ -201,6 +202,15 @@ sbx_inside_mount(const sbx_plan_t *plan, int proc, sbx_error_t *e)
         return -1;
     }
 
+    if (plan->launch->flags & SBX_LAUNCH_AHEAD) {
+        sbx_inside_meminfo_fd = sbx_ahead_keep(top);
+
+        if (sbx_inside_meminfo_fd == -1) {
+            return sbx_error(e, errno, SBX_E_INTERNAL,
+                             "cannot keep /proc/meminfo");
+        }
+    }
+
     /* what is bound from here on is read-only as its source is */
 
     if (sbx_sys_mount_attr(top, SBX_MOUNT_RDONLY | SBX_MOUNT_NODEV, -1) == -1
@@ -223,6 +233,13 @@ sbx_inside_mount(const sbx_plan_t *plan, int proc, sbx_error_t *e)
     }
 
     return 0;
+}
+
+
+int
+sbx_inside_kept(void)
+{
+    return sbx_inside_meminfo_fd;
 }
 
 
@@ -466,8 +483,8 @@ sbx_inside_cpuinfo(unsigned cpus)
 }
 
 
-static void
-sbx_inside_meminfo(sbx_plan_t *plan)
+size_t
+sbx_inside_meminfo(uint64_t memory, char text[SBX_MEMINFO_MAX])
 {
     int       n;
     size_t    i;
@@ -486,15 +503,17 @@ sbx_inside_meminfo(sbx_plan_t *plan)
         { "SUnreclaim", 0 }, { "CommitLimit", 1 }, { "Committed_AS", 0 }
     };
 
-    total = plan->launch->limits.memory / 1024;
+    total = memory / 1024;
     n = 0;
 
     for (i = 0; i < sbx_nelts(lines); i++) {
-        n += snprintf(plan->meminfo + n, sizeof(plan->meminfo) - (size_t) n,
+        n += snprintf(text + n, SBX_MEMINFO_MAX - (size_t) n,
                       "%s:%*s%8" PRIu64 " kB\n", lines[i].name,
                       (int) (15 - strlen(lines[i].name)), "",
                       lines[i].whole ? total : 0);
     }
+
+    return (size_t) n;
 }
 
 

@@ -50,7 +50,7 @@ int sbx_cgroup_session_create(sbx_cgroup_t *cg, const char *id,
     const sbx_limits_t *limits, int adopt, sbx_cgroup_session_t **cs,
     sbx_error_t *e);
 void sbx_cgroup_session_free(sbx_cgroup_session_t *cs);  /* keeps groups */
-/* Processes and cpus become those of limits. */
+/* Memory, processes and cpus become those of limits. */
 int sbx_cgroup_session_change(sbx_cgroup_session_t *cs,
     const sbx_limits_t *limits, sbx_error_t *e);
 /* As sbx_cgroup_sweep. */
@@ -202,14 +202,27 @@ typedef struct {
  */
 #define SBX_LAUNCH_OWN_ACCOUNT   0x01
 
+/* It may be changed by sbx_launch_change() while nobody uses it. */
+#define SBX_LAUNCH_AHEAD         0x04
+
 /* No cgroup namespace: the session sees its groups' full names. */
 #define SBX_LAUNCH_CGROUPS_SEEN  0x02
+
+enum {
+    SBX_KEPT_MEMINFO,
+    SBX_KEPT_MEMORY,                      /* what is in memory beside a volume
+                                             on a disk */
+    SBX_LAUNCH_KEPT
+};
 
 typedef struct {
     pid_t   pid;          /* in the caller's namespace */
     int     pidfd;
     int     control;      /* our end of init's control socket, SEQPACKET */
     int     status;       /* messages of the child until its exec */
+    int     kept[SBX_LAUNCH_KEPT];        /* with SBX_LAUNCH_AHEAD: the
+                                             caller's, -1 where there is
+                                             nothing */
     uint64_t uid_first;
     int    *disk;         /* sbx_launch_t's, to be filled */
 } sbx_launched_t;
@@ -221,6 +234,11 @@ int sbx_launch_event(sbx_launched_t *launched, sbx_error_t *e);
  * SBX_OP_HAND_OVER, the caller's; -1.  Takes limits, capabilities, env, flags
  * and the groups of launch. */
 int sbx_launch_hand_over(const sbx_launch_t *launch, sbx_error_t *e);
+/* What it sees of its memory, and what it may have in it, become those of
+ * limits; not what its groups limit. */
+int sbx_launch_change(const int kept[SBX_LAUNCH_KEPT],
+    const sbx_storage_t *storage, const sbx_limits_t *limits,
+    sbx_error_t *e);
 /* Processors that a session with a limit of cpus sees. */
 unsigned sbx_launch_cpus_seen(uint64_t cpus);
 

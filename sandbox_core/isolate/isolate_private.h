@@ -55,6 +55,8 @@ int sbx_sys_pivot_root(const char *new_root, const char *old_root);
 int sbx_sys_close_range(unsigned first, unsigned last, unsigned flags);
 
 
+#define SBX_MEMINFO_MAX       1024
+
 /* A directory of the host's that the session asks for. */
 typedef struct {
     int                  fd;            /* detached, with its attributes */
@@ -77,7 +79,7 @@ typedef struct {
                                            or -1: in the volume */
     const char          *cpuinfo;       /* texts of /proc */
     size_t               cpuinfo_size;
-    char                 meminfo[1024];
+    char                 meminfo[SBX_MEMINFO_MAX];
     unsigned             nbinds;
     sbx_plan_bind_t      binds[SBX_RULES_KIND_MAX];
 } sbx_plan_t;
@@ -118,6 +120,13 @@ int sbx_inside_prepare(sbx_error_t *e);       /* once a broker */
 int sbx_inside_plan(sbx_plan_t *plan, sbx_error_t *e);     /* the parent */
 /* proc: the session's procfs, detached. */
 int sbx_inside_mount(const sbx_plan_t *plan, int proc, sbx_error_t *e);
+/* The text of a session with so much memory; its length. */
+size_t sbx_inside_meminfo(uint64_t memory, char text[SBX_MEMINFO_MAX]);
+/* Of the child: with SBX_LAUNCH_AHEAD, meminfo for the broker; else -1. */
+int sbx_inside_kept(void);
+
+/* ahead.c: meminfo in the tmpfs top, for writing; -1: errno. */
+int sbx_ahead_keep(int top);
 /* /proc alone, its masks bound from "../system/empty" and
  * "../system/nothing"; the working directory is the new root. */
 int sbx_inside_proc(int proc, sbx_error_t *e);

@@ -71,7 +71,8 @@ static int sbx_launch_clone(sbx_child_t *child, sbx_launched_t *out,
     sbx_error_t *e);
 static int sbx_launch_maps(sbx_launched_t *launched, sbx_error_t *e);
 static int sbx_launch_over(sbx_launched_t *launched, sbx_error_t *e);
-static void sbx_launch_disk(const sbx_launched_t *launched, int disk);
+static void sbx_launch_fds(sbx_launched_t *launched, const int *fds,
+    unsigned nfds);
 
 
 int
@@ -127,6 +128,8 @@ sbx_launch_start(const sbx_launch_t *launch, sbx_launched_t *out,
     out->uid_first = launch->uid_first;
 
     out->disk = launch->disk;
+    out->kept[SBX_KEPT_MEMINFO] = -1;
+    out->kept[SBX_KEPT_MEMORY] = -1;
 
     return 0;
 }
@@ -405,13 +408,13 @@ sbx_launch_clone(sbx_child_t *child, sbx_launched_t *out, sbx_error_t *e)
 int
 sbx_launch_event(sbx_launched_t *launched, sbx_error_t *e)
 {
-    int               disk;
+    int               fds[1 + SBX_LAUNCH_KEPT];
     ssize_t           n;
     unsigned          nfds;
     sbx_status_msg_t  msg;
 
-    nfds = 1;
-    n = sbx_wire_recv(launched->status, &msg, sizeof(msg), &disk, &nfds,
+    nfds = sbx_nelts(fds);
+    n = sbx_wire_recv(launched->status, &msg, sizeof(msg), fds, &nfds,
                       MSG_DONTWAIT);
 
     if (n == -1) {
@@ -427,9 +430,7 @@ sbx_launch_event(sbx_launched_t *launched, sbx_error_t *e)
         return sbx_launch_over(launched, e);
     }
 
-    if (nfds == 1) {
-        sbx_launch_disk(launched, disk);
-    }
+    sbx_launch_fds(launched, fds, nfds);
 
     if (n != sizeof(msg) || msg.magic != SBX_STATUS_MAGIC) {
         return sbx_error(e, 0, SBX_E_INTERNAL, "bad status of a launch");
@@ -454,16 +455,24 @@ sbx_launch_event(sbx_launched_t *launched, sbx_error_t *e)
 }
 
 
-/* The child has made the session's volume, and sends it with its request. */
+/* The child has made the session's volume, and sends it with its request;
+ * behind it what is kept of a session that is launched ahead. */
 static void
-sbx_launch_disk(const sbx_launched_t *launched, int disk)
+sbx_launch_fds(sbx_launched_t *launched, const int *fds, unsigned nfds)
 {
-    if (launched->disk == NULL || *launched->disk != -1) {
-        (void) close(disk);
-        return;
-    }
+    int       *place;
+    unsigned   i;
 
-    *launched->disk = disk;
+    for (i = 0; i < nfds; i++) {
+        place = i == 0 ? launched->disk : &launched->kept[i - 1];
+
+        if (place == NULL || *place != -1) {
+            (void) close(fds[i]);
+            continue;
+        }
+
+        *place = fds[i];
+    }
 }
 
 

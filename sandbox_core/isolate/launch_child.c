@@ -196,7 +196,9 @@ sbx_child_affinity(const sbx_plan_t *plan, sbx_error_t *e)
 static int
 sbx_child_user(const sbx_child_t *child, sbx_error_t *e)
 {
+    int               fds[1 + SBX_LAUNCH_KEPT];
     char              go;
+    unsigned          nfds;
     struct pollfd     answer = { .fd = child->status, .events = POLLIN };
     sbx_status_msg_t  msg;
 
@@ -214,8 +216,18 @@ sbx_child_user(const sbx_child_t *child, sbx_error_t *e)
     msg.magic = SBX_STATUS_MAGIC;
     msg.type = SBX_STATUS_MAPS;
 
-    if (sbx_wire_send(child->status, &msg, sizeof(msg), &child->plan.root_fd,
-                      1, 0)
+    nfds = 0;
+    fds[nfds++] = child->plan.root_fd;
+
+    if (sbx_inside_kept() != -1) {
+        fds[nfds++] = sbx_inside_kept();
+    }
+
+    if (nfds == 2 && child->plan.memory_fd != -1) {
+        fds[nfds++] = child->plan.memory_fd;
+    }
+
+    if (sbx_wire_send(child->status, &msg, sizeof(msg), fds, nfds, 0)
         != sizeof(msg)
         || poll(&answer, 1, -1) != 1
         || recv(child->status, &go, 1, 0) != 1)

@@ -9,40 +9,6 @@
 #include <dirent.h>
 
 
-/*
- * ---- the test ------------------------------------------------------------
- */
-
-/* The helpers' directory: the real broker and ourselves as init. */
-
-static void
-helpers(test_broker_t *t)
-{
-    int          in, out;
-    char         buf[65536], dir[4096], path[8192];
-    ssize_t      n;
-
-    (void) snprintf(dir, sizeof(dir), "%s/helpers", t->dir);
-    (void) mkdir(dir, 0755);
-
-    (void) snprintf(path, sizeof(path), "%s/sandbox-broker", t->helpers);
-    (void) snprintf(buf, sizeof(buf), "%s/sandbox-broker", dir);
-    (void) !symlink(path, buf);
-
-    (void) snprintf(path, sizeof(path), "%s/sandbox-init", dir);
-    in = open("/proc/self/exe", O_RDONLY|O_CLOEXEC);
-    out = open(path, O_WRONLY|O_CREAT|O_CLOEXEC, 0755);
-
-    while ((n = read(in, buf, sizeof(buf))) > 0) {
-        (void) sbx_write_all(out, buf, (size_t) n);
-    }
-
-    (void) close(in);
-    (void) close(out);
-    (void) strcpy(t->helpers, dir);
-}
-
-
 static test_answer_t *
 create(test_broker_t *t, const char *mode, char *id)
 {
@@ -634,7 +600,7 @@ main(void)
     }
 
     test_open(&t, "init");
-    helpers(&t);
+    init_helpers(&t);
 
     if (!ok(test_start(&t) == 0, "a broker starts")) {
         printf("# %s\n", t.error.text);

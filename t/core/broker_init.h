@@ -23,6 +23,9 @@
 static uint32_t  init_running;
 static unsigned  init_residents;
 static unsigned  init_frozen;
+static unsigned  init_handed;
+static char      init_given[64];      /* the environment of the last */
+static uint64_t  init_processes;
 
 
 /*
@@ -124,6 +127,31 @@ init_reside(const sbx_task_t *task, const int *attach)
 }
 
 
+/* What it is from now on; all that is sealed. */
+
+static void
+init_take(int fd)
+{
+    int                seals;
+    ssize_t            n;
+    sbx_init_config_t  config;
+
+    seals = fcntl(fd, F_GET_SEALS);
+
+    if (seals == -1 || !(seals & F_SEAL_WRITE)
+        || pread(fd, &config, sizeof(config), 0) != sizeof(config)
+        || config.magic != SBX_WIRE_MAGIC)
+    {
+        return;
+    }
+
+    n = pread(fd, init_given, sizeof(init_given) - 1, sizeof(config));
+    init_given[n < 0 ? 0 : n] = '\0';
+    init_processes = config.limits.processes;
+    init_handed++;
+}
+
+
 static void
 init_task(const char *env, const sbx_task_t *task, const int *fds)
 {
@@ -147,6 +175,18 @@ init_task(const char *env, const sbx_task_t *task, const int *fds)
 
     case SBX_OP_CUT:
         init_record(SBX_R_CUT, 0);
+        break;
+
+    case SBX_OP_HAND_OVER:
+        init_take(fd);
+        break;
+
+    case SBX_OP_WARM:
+        if (strcmp(env, "MODE=mortal") == 0) {
+            _exit(7);
+        }
+
+        init_record(SBX_R_WARM, task->token);
         break;
 
     case SBX_OP_EXEC:
@@ -195,9 +235,15 @@ init_task(const char *env, const sbx_task_t *task, const int *fds)
 
         } else if (strcmp(env, "MODE=giver") == 0) {
             init_give();
+
+        } else if (strcmp(env, "MODE=forger") == 0) {
+            init_record(SBX_R_WARM, 0);
         }
 
         end.count = init_frozen;
+        end.created = init_handed;
+        end.next = init_processes;
+        end.size = strcmp(init_given, "COLOUR=blue") == 0;
         init_frame(fd, SBX_F_ACCEPTED, NULL, 0);
         init_frame(fd, SBX_F_END, &end, sizeof(end));
         break;
@@ -277,6 +323,36 @@ init_main(void)
     }
 
     return 1;
+}
+
+
+/* The helpers' directory: the real broker and ourselves as init. */
+
+static void
+init_helpers(test_broker_t *t)
+{
+    int          in, out;
+    char         buf[65536], dir[4096], path[8192];
+    ssize_t      n;
+
+    (void) snprintf(dir, sizeof(dir), "%s/helpers", t->dir);
+    (void) mkdir(dir, 0755);
+
+    (void) snprintf(path, sizeof(path), "%s/sandbox-broker", t->helpers);
+    (void) snprintf(buf, sizeof(buf), "%s/sandbox-broker", dir);
+    (void) !symlink(path, buf);
+
+    (void) snprintf(path, sizeof(path), "%s/sandbox-init", dir);
+    in = open("/proc/self/exe", O_RDONLY|O_CLOEXEC);
+    out = open(path, O_WRONLY|O_CREAT|O_CLOEXEC, 0755);
+
+    while ((n = read(in, buf, sizeof(buf))) > 0) {
+        (void) sbx_write_all(out, buf, (size_t) n);
+    }
+
+    (void) close(in);
+    (void) close(out);
+    (void) strcpy(t->helpers, dir);
 }
 
 

@@ -49,6 +49,7 @@ typedef struct {
     sbx_f_end_t       end;
     sbx_f_exit_t      exit;
     sbx_f_health_t    health;
+    sbx_f_metrics_t   metrics;
     sbx_f_session_t   session;        /* the newest */
     char              meta[SBX_META_MAX + 1];
     size_t            meta_size;
@@ -369,6 +370,10 @@ test_take(test_answer_t *a, const sbx_frame_t *frame, const uint8_t *p)
 
     case SBX_F_HEALTH:
         memcpy(&a->health, p, sizeof(a->health));
+        break;
+
+    case SBX_F_METRICS:
+        memcpy(&a->metrics, p, sizeof(a->metrics));
         break;
 
     case SBX_F_SESSION:
