@@ -90,6 +90,7 @@ typedef struct {
     sbx_node_t              link;
     sbx_cgroup_command_t   *group;
     uint32_t                number;
+    unsigned                kernel:1;   /* an interpreter's */
 } sbx_command_t;
 
 typedef struct {
@@ -145,6 +146,8 @@ struct sbx_session_s {
 
     sbx_cgroup_session_t    *cgroup;
     sbx_node_t               running;   /* sbx_command_t */
+    sbx_node_t               kernels;   /* the same, of interpreters: they
+                                           are in no quota, and idle */
     sbx_node_t               lingering; /* their leader is over */
     sbx_command_t           *spare;
     uint32_t                 ncommands; /* running and lingering */
@@ -489,7 +492,9 @@ void sbx_session_free(sbx_session_t *s);
 /* command.c */
 void sbx_command_call(sbx_session_t *s, const sbx_call_t *head, int fd,
     const void *body);
-/* 1, or 0: no such command runs. */
+/* Init wants a group for an interpreter. */
+void sbx_command_group(sbx_session_t *s, uint32_t token);
+/* 1 a command, 2 an interpreter, or 0: no such command runs. */
 int sbx_command_over(sbx_session_t *s, uint32_t number);
 void sbx_command_reaped(sbx_session_t *s);
 void sbx_command_tick(sbx_timer_t *timer);
