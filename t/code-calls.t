@@ -220,6 +220,12 @@ subtest 'before its turn' => sub {
                     json => { code => '1' },
                     headers => { Accept => 'text/event-stream' }),
                404, 'E3005', 'a refusal is no stream');
+    is(says(code('codenone')), '403 E3004', 'no interpreter');
+    my $r = events('codenone')->rest;
+    is(types(@{ $r->{events} }), 'start error end', 'and none for a stream');
+    is("$r->{error}{name} $r->{error}{value} $r->{end}{reason}",
+       'KernelDied there is no interpreter not_started', 'which says so');
+
     is(says(code('code', context_id => $_)), '404 E3005', "none: \"$_\"")
         for 'a b', '', 'x' x 65, "\x{e9}";
 };
@@ -396,7 +402,7 @@ subtest 'what the log and the metrics tell' => sub {
 
     cmp_ok($n{'bash ok'}, '>', 5, 'runs that ended well');
     is($n{'python died'}, 2, 'interpreters that died');
-    is($n{'python error'}, 2, 'errors');
+    is($n{'python error'}, 3, 'errors');
     cmp_ok($n{'python unfinished'}, '>', 1, 'and ends that nobody knows');
     is(scalar keys %n, 24, 'in no more series than there are');
 };

@@ -329,6 +329,10 @@ ngx_http_sandbox_v1_code_frame(ngx_http_sandbox_call_t *call,
 
     code = call->data;
 
+    if (frame->type == SBX_F_ERROR && call->request->header_sent) {
+        return ngx_http_sandbox_v1_code_refused(call, payload);
+    }
+
     rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
 
     if (rc == NGX_OK) {
