@@ -13,7 +13,7 @@
 #define NGX_HTTP_SANDBOX_V1_CODE_SLOW     90000
 
 /* after which a stream that waits for its turn says so */
-#define NGX_HTTP_SANDBOX_V1_CODE_WAIT     10000
+#define NGX_HTTP_SANDBOX_V1_CODE_WAIT     5000
 
 
 typedef struct {
@@ -329,6 +329,10 @@ ngx_http_sandbox_v1_code_frame(ngx_http_sandbox_call_t *call,
 
     code = call->data;
 
+    if (frame->type == SBX_F_ERROR && call->request->header_sent) {
+        return ngx_http_sandbox_v1_code_refused(call, payload);
+    }
+
     rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
 
     if (rc == NGX_OK) {
@@ -402,14 +406,28 @@ ngx_http_sandbox_v1_code_accepted(ngx_http_sandbox_call_t *call)
 static void
 ngx_http_sandbox_v1_code_waits(ngx_event_t *ev)
 {
-    ngx_http_sandbox_call_t  *call;
+    ngx_int_t                    rc;
+    ngx_http_sandbox_call_t     *call;
+    ngx_http_sandbox_v1_code_t  *code;
 
     call = ev->data;
+    code = call->data;
 
-    if (!call->closed
-        && ngx_http_sandbox_v1_code_open(call) == NGX_ERROR)
-    {
-        (void) ngx_http_sandbox_v1_finish(call, NGX_ERROR);
+    if (call->closed) {
+        return;
+    }
+
+    rc = ngx_http_sandbox_v1_code_open(call);
+
+    if (rc == NGX_OK) {
+        rc = code->stream->ping(code->stream);
+    }
+
+    if (rc == NGX_AGAIN) {
+        call->stopped = 1;
+
+    } else if (rc != NGX_OK) {
+        (void) ngx_http_sandbox_v1_finish(call, rc);
     }
 }
 

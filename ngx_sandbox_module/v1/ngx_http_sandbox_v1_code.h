@@ -78,6 +78,10 @@ ngx_int_t ngx_http_sandbox_v1_code_changed(ngx_http_sandbox_call_t *call,
 ngx_int_t ngx_http_sandbox_v1_code_end(ngx_http_sandbox_call_t *call,
     const u_char *payload);
 
+/* An error after a stream's header: the run has not been. */
+ngx_int_t ngx_http_sandbox_v1_code_refused(ngx_http_sandbox_call_t *call,
+    const u_char *payload);
+
 /* The stream's header, where it was not sent; as _open() returns. */
 ngx_int_t ngx_http_sandbox_v1_code_open(ngx_http_sandbox_call_t *call);
 

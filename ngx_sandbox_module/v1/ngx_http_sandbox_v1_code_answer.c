@@ -16,6 +16,8 @@ static ngx_int_t ngx_http_sandbox_v1_code_tell_error(
     ngx_http_sandbox_v1_code_t *code);
 static ngx_int_t ngx_http_sandbox_v1_code_keep_large(
     ngx_http_sandbox_call_t *call);
+static ngx_int_t ngx_http_sandbox_v1_code_no_kernel(
+    ngx_http_sandbox_call_t *call, const u_char *text, size_t len);
 static ngx_int_t ngx_http_sandbox_v1_code_died(ngx_http_sandbox_call_t *call,
     const sbx_f_ran_t *ran);
 static void ngx_http_sandbox_v1_code_members(ngx_http_sandbox_json_t *j,
@@ -286,26 +288,69 @@ static ngx_int_t
 ngx_http_sandbox_v1_code_died(ngx_http_sandbox_call_t *call,
     const sbx_f_ran_t *ran)
 {
-    u_char                       text[512];
-    ngx_http_request_t          *r;
+    u_char  text[512], *last;
+
+    last = ngx_snprintf(text, sizeof(text), "the interpreter died (%s): %s; "
+                        "what it held is lost, and the next run begins with "
+                        "a new one", sbx_reason_word(ran->reason),
+                        ngx_http_sandbox_v1_code_deaths[ran->reason]);
+
+    return ngx_http_sandbox_v1_code_no_kernel(call, text, last - text);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_code_no_kernel(ngx_http_sandbox_call_t *call,
+    const u_char *text, size_t len)
+{
     ngx_http_sandbox_json_t     *j;
     ngx_http_sandbox_v1_code_t  *code;
 
-    r = call->request;
     code = call->data;
     j = &code->error;
 
-    ngx_http_sandbox_json_init(j, r->pool);
+    ngx_http_sandbox_json_init(j, call->request->pool);
     ngx_http_sandbox_json_raw(j, ",\"name\":\"KernelDied\",\"value\":");
-    ngx_http_sandbox_json_string(j, text,
-        ngx_snprintf(text, sizeof(text), "the interpreter died (%s): %s; "
-                     "what it held is lost, and the next run begins with a "
-                     "new one", sbx_reason_word(ran->reason),
-                     ngx_http_sandbox_v1_code_deaths[ran->reason])
-        - text);
+    ngx_http_sandbox_json_string(j, text, len);
     ngx_http_sandbox_json_raw(j, ",\"traceback\":\"\"");
 
     return ngx_http_sandbox_v1_code_tell_error(code);
+}
+
+
+ngx_int_t
+ngx_http_sandbox_v1_code_refused(ngx_http_sandbox_call_t *call,
+    const u_char *payload)
+{
+    ngx_int_t      rc;
+    sbx_f_ran_t    ran;
+    sbx_f_error_t  error;
+
+    static const ngx_str_t  other = ngx_string("the server's log says why");
+
+    ngx_memcpy(&error, payload, sizeof(sbx_f_error_t));
+    ngx_memzero(&ran, sizeof(sbx_f_ran_t));
+
+    ran.exit_code = 126;
+    ran.reason = SBX_REASON_NOT_STARTED;
+
+    ngx_log_error(NGX_LOG_ERR, call->request->connection->log, 0,
+                  "sandbox refused code after its stream had begun, error "
+                  "%uD", error.code);
+
+    rc = (error.code == SBX_E_INTERNAL)
+         ? ngx_http_sandbox_v1_code_no_kernel(call, other.data, other.len)
+         : ngx_http_sandbox_v1_code_no_kernel(call, (u_char *) error.text,
+                                              ngx_strlen(error.text));
+
+    if (rc == NGX_ERROR) {
+        return ngx_http_sandbox_v1_finish(call, NGX_ERROR);
+    }
+
+    ngx_http_sandbox_v1_code_note(call->request, call->data, &ran);
+
+    return ngx_http_sandbox_v1_finish(call,
+                                 ngx_http_sandbox_v1_code_last(call, &ran));
 }
 
 

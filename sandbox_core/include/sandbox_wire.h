@@ -663,7 +663,9 @@ typedef struct {
     uint32_t      strings_size;           /* code, then "K=V\0" ...; at most
                                              SBX_CODE_STRINGS_MAX */
     uint64_t      timeout;                /* RUN: ms or SBX_UNLIMITED, from
-                                             when its turn has come */
+                                             when its turn has come;
+                                             SBX_UNSET: 30 s, or what the
+                                             session has, if that is less */
     uint64_t      max_output;             /* RUN: bytes of each stream sent
                                              with SBX_CODE_F_CAP */
 } sbx_f_code_t;
