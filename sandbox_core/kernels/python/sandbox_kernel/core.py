@@ -137,6 +137,11 @@ class Output(io.FileIO):
         return n
 
 
+def class_name(value):
+    """Whatever its metaclass says."""
+    return type.__dict__['__name__'].__get__(type(value))
+
+
 def output(fd, name):
     raw = Output(fd, 'w', closefd=False)
     raw.name = name
@@ -388,7 +393,7 @@ class Kernel:
 
     def describe(self, failed):
         """Fields of an error frame, and the exit status."""
-        name = type(failed).__name__
+        name = class_name(failed)
         told = []
 
         def tell():
@@ -399,7 +404,7 @@ class Kernel:
 
         if again is not None or not told:
             told = [(name, '', '%s: <it cannot be shown: %s>'
-                     % (name, type(again).__name__))]
+                     % (name, class_name(again)))]
 
         status = 1
 
@@ -462,12 +467,9 @@ class Kernel:
         try:
             body, last = self.compile(code, '<cell %d>' % self.count)
 
-            if body is not None:
-                self.evaluate(body)
-            if last is not None:
-                value = self.evaluate(last)
-                if value is not None:
-                    sys.displayhook(value)
+            value = self.evaluate(body, last)
+            if value is not None:
+                sys.displayhook(value)
         finally:
             # Figures of a cell that failed are shown as well.
             if 'matplotlib._pylab_helpers' in sys.modules:
@@ -477,12 +479,19 @@ class Kernel:
             if sys.stdout is not self.streams[1] and sys.stdout is not None:
                 sys.stdout.flush()
 
-    def evaluate(self, code):
-        if code.co_flags & COROUTINE:
-            from . import tasks
-            return tasks.run(self, eval(code, self.ns))
+    def evaluate(self, body, last):
+        flags = 0
+        for code in (body, last):
+            flags |= code.co_flags if code is not None else 0
 
-        return eval(code, self.ns)
+        if flags & COROUTINE:
+            from . import tasks
+            return tasks.run(self, body, last)
+
+        if body is not None:
+            exec(body, self.ns)
+
+        return eval(last, self.ns) if last is not None else None
 
     def compile(self, code, name):
         """Code of all but the last expression, and of that."""

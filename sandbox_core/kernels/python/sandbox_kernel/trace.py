@@ -2,11 +2,13 @@
 files, each with the lines around the one that ran."""
 
 import os
-import sys
+
+from .core import class_name
 
 HERE = os.path.dirname(__file__) + os.sep
 AROUND = 2
 RULE = 75
+NUMBERS = 7                     # columns of a line's number
 FRAMES = 40                     # of an exception; those between are left out
 CHAIN = 20                      # exceptions that one came of
 VALUE_MAX = 64 * 1024
@@ -19,7 +21,7 @@ CONTEXT = ('During handling of the above exception, another exception '
 
 def describe(kernel, error):
     """Its name, its value and the whole text."""
-    name = name_of(error)
+    name = class_name(error)
     text = []
 
     if isinstance(error, SyntaxError) and not frames_of(error):
@@ -32,7 +34,7 @@ def describe(kernel, error):
         for i, (one, link) in enumerate(chain_of(error)):
             if link:
                 text += ['', link, '']
-            head = name_of(one)
+            head = class_name(one)
             text.append(head + ' ' * max(1, RULE - len(head) - len(HEAD))
                         + HEAD)
             text += tell_frames(kernel, frames_of(one))
@@ -40,10 +42,6 @@ def describe(kernel, error):
 
     return name, cut(value_of(error), VALUE_MAX), cut('\n'.join(text),
                                                       TEXT_MAX)
-
-
-def name_of(error):
-    return str(type(error).__name__)
 
 
 def value_of(error):
@@ -173,11 +171,10 @@ def tell_frame(kernel, code, line):
 
     for number in range(max(1, line - AROUND),
                         min(len(lines), line + AROUND) + 1):
-        mark = '---->' if number == line else '     '
-        shown.append(('%s %*d %s' % (mark[len(str(number)) - 1:]
-                                     if number == line else mark[:0],
-                                     0 if number == line else 7, number,
-                                     lines[number - 1])).rstrip())
+        mark = '%d' % number
+        if number == line:
+            mark = '-' * (NUMBERS - 2 - len(mark)) + '> ' + mark
+        shown.append(('%*s %s' % (NUMBERS, mark, lines[number - 1])).rstrip())
 
     return shown
 
@@ -203,7 +200,7 @@ def source(kernel, path):
 
 def last_lines(kernel, error):
     """The error itself, as the interpreter has it."""
-    name = name_of(error)
+    name = class_name(error)
     text = []
 
     if isinstance(error, SyntaxError):
