@@ -521,7 +521,7 @@ like($k->run("async def long():\n    try: await asyncio.sleep(1000)\n"
              . "await long()")->{stdout},
      qr/cleaned/, 'what was awaited cleans up');
 
-$k->send_run("print('go')\ntry:\n    time.sleep(1000)\n"
+$k->send_run("try:\n    print('go')\n    time.sleep(1000)\n"
              . "except KeyboardInterrupt:\n    print('caught')\n9");
 $k->until_output(qr/go/);
 $r = $k->interrupted;
