@@ -240,6 +240,11 @@ is($k->run("os.dup2(os.open('f', os.O_CREAT | os.O_WRONLY), 1)\n"
            . "print('to a file')")->{exit}, '0', 'they can be redirected');
 is($k->run("os.dup2(2, 1); print('back')")->{stderr}, "back\n",
    'and stay so');
+$k->run('sys.stdout = 5');
+is($k->run("6*7")->{text}, '42', 'or are no streams at all');
+is($k->run("os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')\n1/0")
+   ->{error}{name}, 'ZeroDivisionError', 'it runs where no directory is');
+
 $k = kernel('python', dir => $dir);
 $k->run('import os, sys, time, subprocess, threading, signal');
 
@@ -523,7 +528,7 @@ like($k->run("async def long():\n    try: await asyncio.sleep(1000)\n"
 
 $k->send_run("try:\n    print('go')\n    time.sleep(1000)\n"
              . "except KeyboardInterrupt:\n    print('caught')\n9");
-$k->until_output(qr/go/);
+$k->until_output(qr/go\n/);
 $r = $k->interrupted;
 is("$r->{stdout}$r->{text}", "go\ncaught\n9", 'code can catch it');
 
@@ -538,6 +543,13 @@ for (1 .. 200) {
     $r = $k->run('1+1') if $_ % 10 == 0;
 }
 lives('signals between runs change nothing');
+
+$k->run("def late(*a): raise TimeoutError('late')\n"
+        . "signal.signal(signal.SIGALRM, late)\nNone");
+kill 'ALRM', $k->pid;
+fails('1', 'TimeoutError', qr/^late$/, 'what a handler raises between runs');
+shows("signal.getsignal(signal.SIGALRM) is late", 'True', 'which it keeps');
+$k->run("signal.signal(signal.SIGALRM, signal.SIG_DFL)");
 
 my $broken = 0;
 

@@ -119,7 +119,11 @@ class Finder:
 
             def exec_module(module):
                 execute(module)
-                tell(module)
+                try:
+                    tell(module)
+                except Exception as e:
+                    print('%s is not fitted in: %r' % (name, e),
+                          file=sys.stderr)
 
             try:
                 spec.loader.exec_module = exec_module
@@ -174,7 +178,11 @@ class OwnPath:
 
     def __enter__(self):
         self.path = sys.path
-        sys.path = [p for p in sys.path if p not in ('', os.getcwd())]
+        try:
+            here = os.getcwd()
+        except OSError:
+            here = ''
+        sys.path = [p for p in sys.path if p not in ('', here)]
 
     def __exit__(self, *args):
         # What an import has added to it stays.

@@ -127,9 +127,8 @@ class ZMQInteractiveShell(InteractiveShell):
 
     def system(self, cmd):
         """On the kernel's own standard streams, as it writes."""
-        sys.stdout.flush()
-        status = run([os.environ.get('SHELL') or '/bin/sh', '-c',
-                      self.var_expand(cmd, depth=1)])
+        KERNEL.flush()
+        status = run(['/bin/sh', '-c', self.var_expand(cmd, depth=1)])
         self.user_ns['_exit_code'] = status
         KERNEL.packages.refresh()
 

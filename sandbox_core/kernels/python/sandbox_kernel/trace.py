@@ -11,6 +11,7 @@ RULE = 75
 NUMBERS = 7                     # columns of a line's number
 FRAMES = 40                     # of an exception; those between are left out
 CHAIN = 20                      # exceptions that one came of
+LINE_MAX = 1000
 VALUE_MAX = 64 * 1024
 TEXT_MAX = 512 * 1024
 HEAD = 'Traceback (most recent call last)'
@@ -174,7 +175,8 @@ def tell_frame(kernel, code, line):
         mark = '%d' % number
         if number == line:
             mark = '-' * (NUMBERS - 2 - len(mark)) + '> ' + mark
-        shown.append(('%*s %s' % (NUMBERS, mark, lines[number - 1])).rstrip())
+        shown.append(('%*s %s' % (NUMBERS, mark,
+                                  cut(lines[number - 1], LINE_MAX))).rstrip())
 
     return shown
 
@@ -242,7 +244,10 @@ def syntax(kernel, error):
 
     shown = got.rstrip('\n')
     stripped = shown.lstrip(' \t\f')
-    text.append('    ' + stripped)
+    text.append('    ' + cut(stripped, LINE_MAX))
+
+    if len(stripped) > LINE_MAX:
+        return text
 
     if error.offset is not None and error.offset > 0:
         at = error.offset - 1 - (len(shown) - len(stripped))
