@@ -27,6 +27,9 @@ MAGIC_WORDS = frozenset(
     'load_ext ls lsmagic lx magic man matplotlib mkdir more mv pip popd '
     'pushd pwd rm rmdir run time timeit who who_ls whos writefile'.split())
 
+HELD = (_signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2, _signal.SIGALRM,
+        _signal.SIGCHLD, _signal.SIGVTALRM, _signal.SIGPROF)
+
 # Of these repr() is what is shown.
 PLAIN = frozenset((int, float, str, bytes, bool, complex, type(None)))
 
@@ -137,6 +140,11 @@ class Output(io.FileIO):
         return n
 
 
+def class_name(value):
+    """Whatever its metaclass says."""
+    return type.__dict__['__name__'].__get__(type(value))
+
+
 def output(fd, name):
     raw = Output(fd, 'w', closefd=False)
     raw.name = name
@@ -176,6 +184,9 @@ class Kernel:
         self.sources = {}               # of cells, by their file names
         self.flags = TOP_LEVEL_AWAIT    # and what "from __future__" adds
         self.shell = None               # IPython's, once a cell needs it
+        self.held = {}                  # handlers, between cells
+        self.noted = []                 # and the signals for them
+        self.note = lambda number, frame: self.noted.append(number)
         self.loop = None                # of top-level await
         self.unders = [None, None, None]
         self.kept = {}                  # duplicates of 0, 1 and 2
@@ -255,14 +266,33 @@ class Kernel:
                 self.setup(fields)
 
     def next_frame(self):
-        while True:
-            try:
-                if self.loop is not None and not self.channel.read:
-                    from . import tasks
-                    tasks.go_on(self)
-                return self.channel.receive()
-            except KeyboardInterrupt:
-                pass
+        if self.loop is not None and not self.channel.read:
+            from . import tasks
+            tasks.go_on(self)
+
+        return self.channel.receive()
+
+    def hold(self):
+        """What a cell's handlers do, they do in the next one."""
+        if 'signal' not in sys.modules:
+            return
+
+        for number in HELD:
+            handler = _signal.getsignal(number)
+            if callable(handler) and handler is not self.note:
+                self.held[number] = handler
+                _signal.signal(number, self.note)
+
+    def release(self):
+        while self.held:
+            number, handler = self.held.popitem()
+            _signal.signal(number, handler)
+
+        while self.noted:
+            number = self.noted.pop(0)
+            handler = _signal.getsignal(number)
+            if callable(handler):
+                handler(number, None)
 
     def ready(self):
         version = '%d.%d.%d' % sys.version_info[:3]
@@ -363,6 +393,7 @@ class Kernel:
             try:
                 self.running = True
                 _signal.signal(SIGINT, _signal.default_int_handler)
+                self.release()
                 what(*args)
             finally:
                 self.quiet()
@@ -373,13 +404,14 @@ class Kernel:
         return None
 
     def quiet(self):
-        """From now on SIGINT changes nothing."""
+        """From now on no signal changes anything."""
         while True:
             try:
                 _signal.signal(SIGINT, self.ignore)
                 self.running = False
+                self.hold()
                 return
-            except KeyboardInterrupt:
+            except BaseException:
                 pass
 
     @staticmethod
@@ -388,7 +420,7 @@ class Kernel:
 
     def describe(self, failed):
         """Fields of an error frame, and the exit status."""
-        name = type(failed).__name__
+        name = class_name(failed)
         told = []
 
         def tell():
@@ -399,7 +431,7 @@ class Kernel:
 
         if again is not None or not told:
             told = [(name, '', '%s: <it cannot be shown: %s>'
-                     % (name, type(again).__name__))]
+                     % (name, class_name(again)))]
 
         status = 1
 
@@ -422,10 +454,17 @@ class Kernel:
         try:
             if error is not None and error[0][1] != b'SystemExit':
                 os.write(2, error[2][1] + b'\n')
-            if sys.stdout is not None:
-                sys.stdout.flush()
+            Kernel.flush()
         finally:
             os._exit(status)
+
+    @staticmethod
+    def flush():
+        """Whatever a cell has put in the place of standard output."""
+        try:
+            sys.stdout.flush()
+        except (AttributeError, OSError, ValueError):
+            pass
 
     def mend(self):
         """Standard descriptors and streams that the cell has closed."""
@@ -462,27 +501,31 @@ class Kernel:
         try:
             body, last = self.compile(code, '<cell %d>' % self.count)
 
-            if body is not None:
-                self.evaluate(body)
-            if last is not None:
-                value = self.evaluate(last)
-                if value is not None:
-                    sys.displayhook(value)
+            value = self.evaluate(body, last)
+            if value is not None:
+                sys.displayhook(value)
         finally:
             # Figures of a cell that failed are shown as well.
             if 'matplotlib._pylab_helpers' in sys.modules:
                 self.show_figures()
             if self.shell is not None:
                 self.shell.after_cell()
-            if sys.stdout is not self.streams[1] and sys.stdout is not None:
-                sys.stdout.flush()
+            if sys.stdout is not self.streams[1]:
+                self.flush()
 
-    def evaluate(self, code):
-        if code.co_flags & COROUTINE:
+    def evaluate(self, body, last):
+        flags = 0
+        for code in (body, last):
+            flags |= code.co_flags if code is not None else 0
+
+        if flags & COROUTINE:
             from . import tasks
-            return tasks.run(self, eval(code, self.ns))
+            return tasks.run(self, body, last)
 
-        return eval(code, self.ns)
+        if body is not None:
+            exec(body, self.ns)
+
+        return eval(last, self.ns) if last is not None else None
 
     def compile(self, code, name):
         """Code of all but the last expression, and of that."""

@@ -63,8 +63,6 @@ class Packages:
         for directory, name in pending:
             self.site.addpackage(directory, name, None)
 
-        return bool(pending)
-
     def refresh(self):
         """What has been installed since, or written, is importable."""
         for path, finder in list(sys.path_importer_cache.items()):
@@ -84,7 +82,11 @@ class Packages:
     # The last finder: nobody else has it.
 
     def find_spec(self, name, path=None, target=None):
-        if not self.pending or not self.read_pending():
+        if self.pending:
+            self.read_pending()
+        elif self.user and self.changed() != self.known:
+            self.refresh()
+        else:
             return None
 
         for finder in sys.meta_path:
@@ -117,7 +119,11 @@ class Finder:
 
             def exec_module(module):
                 execute(module)
-                tell(module)
+                try:
+                    tell(module)
+                except Exception as e:
+                    print('%s is not fitted in: %r' % (name, e),
+                          file=sys.stderr)
 
             try:
                 spec.loader.exec_module = exec_module
@@ -172,7 +178,11 @@ class OwnPath:
 
     def __enter__(self):
         self.path = sys.path
-        sys.path = [p for p in sys.path if p not in ('', os.getcwd())]
+        try:
+            here = os.getcwd()
+        except OSError:
+            here = ''
+        sys.path = [p for p in sys.path if p not in ('', here)]
 
     def __exit__(self, *args):
         # What an import has added to it stays.

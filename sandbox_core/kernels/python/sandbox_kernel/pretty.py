@@ -232,7 +232,7 @@ def printer_of(value):
         if base in PRINTERS:
             return PRINTERS[base]
 
-        name = base.__dict__.get('__module__'), base.__name__
+        name = getattr(base, '__module__', None), base.__name__
         if name in NAMED:
             return NAMED[name]
 

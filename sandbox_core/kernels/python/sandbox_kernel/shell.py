@@ -9,6 +9,7 @@ import sys
 
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
+from IPython.core.formatters import DisplayFormatter
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.display import display
@@ -29,6 +30,16 @@ class Publisher(DisplayPublisher):
 
     def clear_output(self, wait=False):
         pass
+
+
+class Formatter(DisplayFormatter):
+    """What is shown does not depend on whether IPython is there."""
+
+    def format(self, obj, include=None, exclude=None):
+        if self.ipython_display_formatter(obj):
+            return {}, {}
+
+        return bundle.of(KERNEL, obj, include, exclude), {}
 
 
 class Hook(DisplayHook):
@@ -57,8 +68,8 @@ class ZMQInteractiveShell(InteractiveShell):
         pass
 
     def init_display_formatter(self):
-        super().init_display_formatter()
-        self.display_formatter.ipython_display_formatter.enabled = True
+        self.display_formatter = Formatter(parent=self)
+        self.configurables.append(self.display_formatter)
 
     def enable_gui(self, gui=None):
         pass
@@ -116,10 +127,10 @@ class ZMQInteractiveShell(InteractiveShell):
 
     def system(self, cmd):
         """On the kernel's own standard streams, as it writes."""
-        sys.stdout.flush()
-        status = run([os.environ.get('SHELL') or '/bin/sh', '-c',
-                      self.var_expand(cmd, depth=1)])
+        KERNEL.flush()
+        status = run(['/bin/sh', '-c', self.var_expand(cmd, depth=1)])
         self.user_ns['_exit_code'] = status
+        KERNEL.packages.refresh()
 
 
 def run(argv, text=None):

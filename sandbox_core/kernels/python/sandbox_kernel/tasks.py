@@ -3,6 +3,8 @@
 import asyncio
 import sys
 
+from .core import COROUTINE
+
 
 def current(kernel):
     """Cells find it as the loop of their thread."""
@@ -10,13 +12,25 @@ def current(kernel):
         asyncio.set_event_loop(kernel.loop)
 
 
-def run(kernel, coroutine):
+async def evaluate(kernel, body, last):
+    value = None
+
+    for code in (body, last):
+        if code is not None:
+            value = eval(code, kernel.ns)
+            if code.co_flags & COROUTINE:
+                value = await value
+
+    return value if last is not None else None
+
+
+def run(kernel, body, last):
     if kernel.loop is None or kernel.loop.is_closed():
         kernel.loop = asyncio.new_event_loop()
 
     current(kernel)
     loop = kernel.loop
-    task = loop.create_task(coroutine)
+    task = loop.create_task(evaluate(kernel, body, last))
 
     try:
         return loop.run_until_complete(task)

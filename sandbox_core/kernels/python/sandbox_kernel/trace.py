@@ -2,13 +2,16 @@
 files, each with the lines around the one that ran."""
 
 import os
-import sys
+
+from .core import class_name
 
 HERE = os.path.dirname(__file__) + os.sep
 AROUND = 2
 RULE = 75
+NUMBERS = 7                     # columns of a line's number
 FRAMES = 40                     # of an exception; those between are left out
 CHAIN = 20                      # exceptions that one came of
+LINE_MAX = 1000
 VALUE_MAX = 64 * 1024
 TEXT_MAX = 512 * 1024
 HEAD = 'Traceback (most recent call last)'
@@ -19,7 +22,7 @@ CONTEXT = ('During handling of the above exception, another exception '
 
 def describe(kernel, error):
     """Its name, its value and the whole text."""
-    name = name_of(error)
+    name = class_name(error)
     text = []
 
     if isinstance(error, SyntaxError) and not frames_of(error):
@@ -32,7 +35,7 @@ def describe(kernel, error):
         for i, (one, link) in enumerate(chain_of(error)):
             if link:
                 text += ['', link, '']
-            head = name_of(one)
+            head = class_name(one)
             text.append(head + ' ' * max(1, RULE - len(head) - len(HEAD))
                         + HEAD)
             text += tell_frames(kernel, frames_of(one))
@@ -40,10 +43,6 @@ def describe(kernel, error):
 
     return name, cut(value_of(error), VALUE_MAX), cut('\n'.join(text),
                                                       TEXT_MAX)
-
-
-def name_of(error):
-    return str(type(error).__name__)
 
 
 def value_of(error):
@@ -173,11 +172,11 @@ def tell_frame(kernel, code, line):
 
     for number in range(max(1, line - AROUND),
                         min(len(lines), line + AROUND) + 1):
-        mark = '---->' if number == line else '     '
-        shown.append(('%s %*d %s' % (mark[len(str(number)) - 1:]
-                                     if number == line else mark[:0],
-                                     0 if number == line else 7, number,
-                                     lines[number - 1])).rstrip())
+        mark = '%d' % number
+        if number == line:
+            mark = '-' * (NUMBERS - 2 - len(mark)) + '> ' + mark
+        shown.append(('%*s %s' % (NUMBERS, mark,
+                                  cut(lines[number - 1], LINE_MAX))).rstrip())
 
     return shown
 
@@ -203,7 +202,7 @@ def source(kernel, path):
 
 def last_lines(kernel, error):
     """The error itself, as the interpreter has it."""
-    name = name_of(error)
+    name = class_name(error)
     text = []
 
     if isinstance(error, SyntaxError):
@@ -245,7 +244,10 @@ def syntax(kernel, error):
 
     shown = got.rstrip('\n')
     stripped = shown.lstrip(' \t\f')
-    text.append('    ' + stripped)
+    text.append('    ' + cut(stripped, LINE_MAX))
+
+    if len(stripped) > LINE_MAX:
+        return text
 
     if error.offset is not None and error.offset > 0:
         at = error.offset - 1 - (len(shown) - len(stripped))
