@@ -584,10 +584,11 @@ sbx_pool_ask(sbx_session_t *s, const char *name, sbx_error_t *e)
 static int
 sbx_pool_language(const sbx_broker_t *b, const char *name)
 {
-    (void) b;
-    (void) name;
+    sbx_language_t  language;
 
-    return -1;
+    return b->languages == NULL
+           ? -1 : sbx_language_find(b->languages->table, b->languages->size,
+                                    name, strlen(name), &language);
 }
 
 
