@@ -559,6 +559,8 @@ void sbx_pool_started(sbx_session_t *s);
 int sbx_pool_warmed(sbx_session_t *s, const sbx_record_t *record);
 void sbx_pool_settle(sbx_session_t *s);
 void sbx_pool_late(sbx_session_t *s);
+/* An interpreter of it has ended. */
+void sbx_pool_cold(sbx_session_t *s);
 /* It ends. */
 void sbx_pool_out(sbx_session_t *s);
 void sbx_pool_let_go(sbx_session_t *s);

@@ -674,6 +674,17 @@ sbx_pool_late(sbx_session_t *s)
 }
 
 
+/* One that was ready is no more, and another takes its place. */
+
+void
+sbx_pool_cold(sbx_session_t *s)
+{
+    if (s->pooled && !sbx_list_empty(&s->pooling)) {
+        sbx_session_end(s, SBX_ENDED_DESTROYED, 1);
+    }
+}
+
+
 /* Whether it is ready. */
 
 void

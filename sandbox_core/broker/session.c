@@ -416,6 +416,10 @@ sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
             sbx_metrics_command(s->broker, record->reason, record->cpu_us);
         }
 
+        if (known == 2) {
+            sbx_pool_cold(s);
+        }
+
         return 0;
 
     case SBX_R_REAPED:
