@@ -584,10 +584,11 @@ sbx_pool_ask(sbx_session_t *s, const char *name, sbx_error_t *e)
 static int
 sbx_pool_language(const sbx_broker_t *b, const char *name)
 {
-    (void) b;
-    (void) name;
+    sbx_language_t  language;
 
-    return -1;
+    return b->languages == NULL
+           ? -1 : sbx_language_find(b->languages->table, b->languages->size,
+                                    name, strlen(name), &language);
 }
 
 
@@ -670,6 +671,17 @@ sbx_pool_late(sbx_session_t *s)
                      "its interpreter of \"%s\" was not ready in time",
                      s->kernel);
     sbx_session_end(s, SBX_ENDED_DESTROYED, 1);
+}
+
+
+/* One that was ready is no more, and another takes its place. */
+
+void
+sbx_pool_cold(sbx_session_t *s)
+{
+    if (s->pooled && !sbx_list_empty(&s->pooling)) {
+        sbx_session_end(s, SBX_ENDED_DESTROYED, 1);
+    }
 }
 
 

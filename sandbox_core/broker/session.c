@@ -243,6 +243,12 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     launch.create_flags = s->info.flags;
     launch.storage = b->storage;
 
+    if (b->languages != NULL && b->languages->size != 0) {
+        launch.kernels = b->languages->dir;
+        launch.languages = b->languages->table;
+        launch.languages_size = b->languages->size;
+    }
+
     if (sbx_layers_weak(&b->layers) & SBX_LAYER_BIT(SBX_LAYER_CGROUP_NS)) {
         launch.flags |= SBX_LAUNCH_CGROUPS_SEEN;
     }
@@ -408,6 +414,10 @@ sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
             || (!known && s->adopted && s->state == SBX_S_RUNNING))
         {
             sbx_metrics_command(s->broker, record->reason, record->cpu_us);
+        }
+
+        if (known == 2) {
+            sbx_pool_cold(s);
         }
 
         return 0;

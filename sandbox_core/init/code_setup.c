@@ -167,11 +167,14 @@ sbx_init_hand_over(int fd)
     fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 
     if (fd == -1) {
+        sbx_init_loop_stop();
         return;
     }
 
     if (sbx_init_config_map(fd, &given, NULL) != 0) {
+        /* nobody may have it as it was */
         (void) close(fd);
+        sbx_init_loop_stop();
         return;
     }
 

@@ -323,6 +323,7 @@ sbx_launch_fill(const sbx_launch_t *launch, unsigned cpus,
     config->files_core = sbx_cgroup_core(launch->cgroup);
     config->cpus_visible = cpus;
     config->env_size = (uint32_t) launch->env_size;
+    config->languages_size = (uint32_t) launch->languages_size;
     config->capabilities = launch->capabilities;
     config->flags = launch->create_flags;
 
@@ -346,6 +347,7 @@ sbx_launch_memfd(const sbx_init_config_t *config, const sbx_launch_t *launch,
         || sbx_write_all(fd, launch->env, launch->env_size) == -1
         || sbx_write_all(fd, programs->filter, programs->filter_size) == -1
         || sbx_write_all(fd, programs->files, programs->files_size) == -1
+        || sbx_write_all(fd, launch->languages, launch->languages_size) == -1
         || lseek(fd, 0, SEEK_SET) == -1
         || fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW
                                   | F_SEAL_WRITE)
