@@ -28,6 +28,7 @@ static void sbx_code_turn(sbx_code_context_t *context);
 static void sbx_code_answer(sbx_code_context_t *context,
     const sbx_f_error_t *error);
 static void sbx_code_free(sbx_code_context_t *context);
+static int sbx_code_unread(const sbx_code_context_t *context);
 static void sbx_code_died(sbx_code_context_t *context);
 
 
@@ -701,6 +702,26 @@ sbx_code_over(sbx_code_context_t *context)
 }
 
 
+/*
+ * An interpreter that ends by itself may do so just when the next run is on
+ * its way to it.  The kernel tells whether it has read that.
+ */
+
+static int
+sbx_code_unread(const sbx_code_context_t *context)
+{
+    const sbx_code_call_t  *run;
+
+    run = context->run;
+
+    return run->sent && !run->again && context->unread
+           && (run->strings != NULL || run->ask.strings_size == 0)
+           && (context->exit.reason == SBX_REASON_EXITED
+               || context->exit.reason == SBX_REASON_SIGNAL
+               || context->exit.reason == SBX_REASON_MEMORY);
+}
+
+
 static void
 sbx_code_died(sbx_code_context_t *context)
 {
@@ -713,6 +734,12 @@ sbx_code_died(sbx_code_context_t *context)
     x = &context->exit;
     first = context->ready_at == 0;
     run = context->run;
+
+    if (run != NULL && sbx_code_unread(context)) {
+        /* nothing of it has been run: another one is to try */
+        run->sent = 0;
+        run->again = 1;
+    }
 
     if (run != NULL && (run->sent || first
                         || context->deleted

@@ -161,6 +161,7 @@ sbx_code_launch(sbx_code_context_t *context)
     context->kernel = SBX_KERNEL_STARTING;
     context->ready_at = 0;
     context->late = 0;
+    context->unread = 0;
     context->executions = 0;
     context->ready_by = now + SBX_CODE_READY_WAIT;
     sbx_init_loop_wake(context->ready_by);
@@ -546,7 +547,10 @@ sbx_code_run(sbx_code_context_t *context)
         return;
     }
 
-    sbx_code_strings_free(run);
+    if (run->ask.strings_size > SBX_CODE_AGAIN) {
+        sbx_code_strings_free(run);
+    }
+
     sbx_code_pump(context);
 }
 
