@@ -673,9 +673,18 @@ sbx_code_over(sbx_code_context_t *context)
     context->over = 0;
     context->kernel = SBX_KERNEL_NONE;
     context->executions = 0;
-    context->cut = SBX_REASON_EXITED;
     context->cut_next = 0;
     context->cut_kill = 0;
+
+    if (context->cut != SBX_REASON_EXITED
+        && (context->exit.reason == SBX_REASON_EXITED
+            || context->exit.reason == SBX_REASON_SIGNAL))
+    {
+        /* by what should only have interrupted its run */
+        context->exit.reason = context->cut;
+    }
+
+    context->cut = SBX_REASON_EXITED;
 
     if (context->exit.reason == SBX_REASON_NOT_STARTED) {
         (void) sbx_error(&e, context->failed, SBX_E_CAPABILITY,

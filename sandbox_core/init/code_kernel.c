@@ -349,6 +349,12 @@ sbx_code_kill(sbx_code_context_t *context, sbx_reason_t reason)
     default:
         context->kernel = SBX_KERNEL_DYING;
 
+        if (reason == SBX_REASON_SIGNAL
+            && context->cut != SBX_REASON_EXITED)
+        {
+            reason = context->cut;
+        }
+
         if (c != NULL) {
             sbx_init_command_kill(c, reason);
         }
@@ -431,8 +437,7 @@ sbx_code_kernel_tick(sbx_code_context_t *context, uint64_t now)
     }
 
     if (context->cut_kill != 0 && now >= context->cut_kill) {
-        (void) sbx_code_kill(context, context->cut != SBX_REASON_EXITED
-                                      ? context->cut : SBX_REASON_SIGNAL);
+        (void) sbx_code_kill(context, SBX_REASON_SIGNAL);
         return;
     }
 

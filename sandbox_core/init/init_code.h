@@ -119,7 +119,7 @@ typedef struct {
     unsigned               capture:1;
     unsigned               begun:1;    /* RESULT has been sent */
     char                   name[SBX_FIELD_NAME_MAX + 1];
-    char                   number[16];
+    char                   number[24];
     size_t                 number_len;
     uint64_t               id;
     uint64_t               exit;

@@ -326,11 +326,14 @@ test_death(void)
        && strcmp(a.results, "main{ text/plain=seen}") == 0,
        "what was written before is passed on");
 
-    code("frame('end', ('id', id), ('exit', 4)); os._exit(0)");
+    code("mute = True; frame('end', ('id', id), ('exit', 4));"
+         " time.sleep(0.2); os._exit(0)");
     ok(a.ended == SBX_F_RAN && !(a.ran.flags & SBX_RAN_DIED)
        && a.ran.exit_code == 4, "a run that has ended has not died");
     code("show(1)");
     is_str(a.results, "main{ text/plain=1}", "and the next one is run");
+    ok(a.ran.flags == 0 && a.ran.execution == 1,
+       "by the next one, as the dead one had not read it");
 }
 
 
