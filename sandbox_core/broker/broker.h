@@ -15,6 +15,7 @@
 #include "loop.h"
 #include "options.h"
 #include "record.h"
+#include "sandbox_languages.h"
 #include "wire.h"
 
 
@@ -318,6 +319,41 @@ typedef struct {
     sbx_timer_t      timer;
 } sbx_discard_t;
 
+/* ---- languages ----------------------------------------------------------- */
+
+#define SBX_LANGUAGE_WANTS   12
+
+typedef struct {
+    char             name[40];
+    char             command[400];
+    unsigned         known:1;
+    unsigned         there:1;
+} sbx_language_want_t;
+
+typedef struct {
+    char                 name[SBX_LANGUAGE_MAX + 8];
+    char                 lacks[128];      /* a program; "" none */
+    char                 mend[400];
+    unsigned             nwants;
+    sbx_language_want_t  wants[SBX_LANGUAGE_WANTS];
+} sbx_language_row_t;
+
+typedef struct {
+    char                 dir[SBX_PATH_MAX];
+    char                 table[SBX_LANGUAGES_SIZE];
+    size_t               size;
+    sbx_language_row_t   rows[SBX_LANGUAGES_MAX];
+    unsigned             nrows;
+    sbx_timer_t          timer;           /* until it is looked */
+    sbx_event_t          event;
+    int                  fd;              /* of what the child says, or -1 */
+    pid_t                pid;
+    unsigned             row;             /* what it says next is of these */
+    unsigned             want;
+    unsigned             looked:1;
+} sbx_languages_t;
+
+
 typedef struct sbx_letter_s  sbx_letter_t;
 
 struct sbx_broker_s {
@@ -368,6 +404,7 @@ struct sbx_broker_s {
     sbx_event_t      writer_event;
     sbx_discard_t   *discard;
     sbx_quotas_t     quotas;
+    sbx_languages_t *languages;       /* NULL: none */
     uint64_t         ended[SBX_METRICS_ENDED];    /* sessions */
     uint64_t         over[SBX_METRICS_REASONS];   /* commands */
     uint64_t         over_cpu_us;
@@ -413,6 +450,14 @@ void sbx_discard_all(sbx_broker_t *b, const int *fds, unsigned nfds);
 /* 1: take nothing more for a while. */
 int sbx_discard_full(sbx_broker_t *b);
 void sbx_discard_close(sbx_broker_t *b);
+
+/* languages.c */
+void sbx_languages_open(sbx_broker_t *b);
+/* Begins to look for what the machine lacks; once. */
+void sbx_languages_look(sbx_broker_t *b);
+void sbx_languages_checks(sbx_broker_t *b,
+    void (*check)(const sbx_f_check_t *c, void *data), void *data);
+void sbx_languages_close(sbx_broker_t *b);
 
 /* control.c */
 int sbx_control_listen(sbx_broker_t *b, sbx_error_t *e);

@@ -236,6 +236,12 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     launch.create_flags = s->info.flags;
     launch.storage = b->storage;
 
+    if (b->languages != NULL && b->languages->size != 0) {
+        launch.kernels = b->languages->dir;
+        launch.languages = b->languages->table;
+        launch.languages_size = b->languages->size;
+    }
+
     if (sbx_layers_weak(&b->layers) & SBX_LAYER_BIT(SBX_LAYER_CGROUP_NS)) {
         launch.flags |= SBX_LAUNCH_CGROUPS_SEEN;
     }

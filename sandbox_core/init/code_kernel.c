@@ -190,7 +190,7 @@ sbx_code_launch_size(const sbx_code_context_t *context, sbx_f_exec_t *exec)
     for (p = l->args, i = 0; i < l->argc; i++) {
         size += strlen(p) + 1;
         size += p[0] == '@' && p[1] == '/'
-                ? sizeof(SBX_KERNELS_INSIDE) + strlen(l->name) : 0;
+                ? strlen(SBX_KERNELS_INSIDE) + strlen(l->name) : 0;
         p += strlen(p) + 1;
     }
 
@@ -203,8 +203,7 @@ sbx_code_launch_size(const sbx_code_context_t *context, sbx_f_exec_t *exec)
 }
 
 
-/* "@/" stands for SBX_KERNELS_INSIDE/<name>/: what is counted above is one
- * byte less than the NUL and the two that go, and one more than it takes. */
+/* "@/" stands for SBX_KERNELS_INSIDE/<name>/. */
 
 static void
 sbx_code_launch_strings(const sbx_code_context_t *context, char *p)
