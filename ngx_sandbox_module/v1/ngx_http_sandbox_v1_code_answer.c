@@ -39,7 +39,7 @@ static const char *const  ngx_http_sandbox_v1_code_types[] = {
 /* By sbx_reason_t: what an interpreter died of, and what to do. */
 
 static const char *const  ngx_http_sandbox_v1_code_deaths[] = {
-    "it exited; code that ends the interpreter loses what it held",
+    "it exited, as code can make it do",
     "it was ended by a signal, as a fault of native code does",
     "its time was over and an interrupt did not stop it; give it more time, "
     "or let it handle interrupts",
