@@ -92,7 +92,11 @@ def of(kernel, value, include=None, exclude=None):
     if 'matplotlib.figure' in sys.modules and \
             isinstance(value, sys.modules['matplotlib.figure'].Figure):
         from . import figures
-        bundle.update(figures.images(value, bundle))
+
+        # Unless "%config InlineBackend" says what it is to be.
+        if len(bundle) == 1:
+            bundle['image/png'] = figures.image(value)
+        figures.was_shown(value)
 
     bundle.update(found)
 
