@@ -198,7 +198,7 @@ class Kernel:
         self.noted = []                 # and the signals for them
         self.note = lambda number, frame: self.noted.append(number)
         self.loop = None                # of top-level await
-        self.unders = [None, None, None]
+        self.unders = []
         self.kept = {}                  # duplicates of 0, 1 and 2
 
     # ---- the interpreter as cells find it ---------------------------------
@@ -213,11 +213,7 @@ class Kernel:
                        __spec__=None)
         self.inputs = ['']
         self.outputs = {}
-        self.ns.update(In=self.inputs, Out=self.outputs, _ih=self.inputs,
-                       _oh=self.outputs, _='', __='', ___='', _i='', _ii='',
-                       _iii='')
-        self.unders = ['', '', '']
-        self.own = list(self.ns)
+        self.name_history()
 
         sys.argv = ['']
 
@@ -610,6 +606,14 @@ class Kernel:
             cache.cache[name] = (len(code), None, code.splitlines(True), name)
 
     # ---- In and Out -------------------------------------------------------
+
+    def name_history(self):
+        for name in ('_', '__', '___', '_i', '_ii', '_iii'):
+            self.ns[name] = ''
+
+        self.ns.update(In=self.inputs, Out=self.outputs, _ih=self.inputs,
+                       _oh=self.outputs)
+        self.unders = ['', '', '']
 
     def remember_input(self, code):
         ns, inputs = self.ns, self.inputs

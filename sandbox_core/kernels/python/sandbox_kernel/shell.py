@@ -63,6 +63,8 @@ class ZMQInteractiveShell(InteractiveShell):
         self.history_manager.input_hist_parsed = KERNEL.inputs
         self.history_manager.input_hist_raw = KERNEL.inputs
         self.history_manager.output_hist = KERNEL.outputs
+        KERNEL.name_history()
+        self.user_ns_hidden.update(In=KERNEL.inputs, Out=KERNEL.outputs)
 
     def init_virtualenv(self):
         pass
@@ -251,7 +253,6 @@ def make(kernel):
         if name in THEIRS:
             shell.register_magic_function(script_magic(name), 'cell', name)
 
-    shell.user_ns_hidden.update((name, kernel.ns[name]) for name in kernel.own)
     kernel.shell = shell
 
 
