@@ -142,6 +142,8 @@ sbx_broker_start(sbx_broker_t *b, sbx_error_t *e)
         return -1;
     }
 
+    sbx_languages_open(b);
+
     memset(&store, 0, sizeof(sbx_store_t));
     store.config = -1;
 
@@ -684,6 +686,7 @@ sbx_broker_done(sbx_broker_t *b)
 
     sbx_record_writer_close(&b->writer);
     sbx_control_close_all(b);
+    sbx_languages_close(b);
     sbx_discard_close(b);
     sbx_setup_undo(b);
     sbx_ids_close(b);

@@ -15,6 +15,7 @@
 #include "loop.h"
 #include "options.h"
 #include "record.h"
+#include "sandbox_languages.h"
 #include "wire.h"
 
 
@@ -90,6 +91,7 @@ typedef struct {
     sbx_node_t              link;
     sbx_cgroup_command_t   *group;
     uint32_t                number;
+    unsigned                kernel:1;   /* an interpreter's */
 } sbx_command_t;
 
 typedef struct {
@@ -145,6 +147,8 @@ struct sbx_session_s {
 
     sbx_cgroup_session_t    *cgroup;
     sbx_node_t               running;   /* sbx_command_t */
+    sbx_node_t               kernels;   /* the same, of interpreters: they
+                                           are in no quota, and idle */
     sbx_node_t               lingering; /* their leader is over */
     sbx_command_t           *spare;
     uint32_t                 ncommands; /* running and lingering */
@@ -315,6 +319,41 @@ typedef struct {
     sbx_timer_t      timer;
 } sbx_discard_t;
 
+/* ---- languages ----------------------------------------------------------- */
+
+#define SBX_LANGUAGE_WANTS   12
+
+typedef struct {
+    char             name[40];
+    char             command[400];
+    unsigned         known:1;
+    unsigned         there:1;
+} sbx_language_want_t;
+
+typedef struct {
+    char                 name[SBX_LANGUAGE_MAX + 8];
+    char                 lacks[128];      /* a program; "" none */
+    char                 mend[400];
+    unsigned             nwants;
+    sbx_language_want_t  wants[SBX_LANGUAGE_WANTS];
+} sbx_language_row_t;
+
+typedef struct {
+    char                 dir[SBX_PATH_MAX];
+    char                 table[SBX_LANGUAGES_SIZE];
+    size_t               size;
+    sbx_language_row_t   rows[SBX_LANGUAGES_MAX];
+    unsigned             nrows;
+    sbx_timer_t          timer;           /* until it is looked */
+    sbx_event_t          event;
+    int                  fd;              /* of what the child says, or -1 */
+    pid_t                pid;
+    unsigned             row;             /* what it says next is of these */
+    unsigned             want;
+    unsigned             looked:1;
+} sbx_languages_t;
+
+
 typedef struct sbx_letter_s  sbx_letter_t;
 
 struct sbx_broker_s {
@@ -365,6 +404,7 @@ struct sbx_broker_s {
     sbx_event_t      writer_event;
     sbx_discard_t   *discard;
     sbx_quotas_t     quotas;
+    sbx_languages_t *languages;       /* NULL: none */
     uint64_t         ended[SBX_METRICS_ENDED];    /* sessions */
     uint64_t         over[SBX_METRICS_REASONS];   /* commands */
     uint64_t         over_cpu_us;
@@ -410,6 +450,14 @@ void sbx_discard_all(sbx_broker_t *b, const int *fds, unsigned nfds);
 /* 1: take nothing more for a while. */
 int sbx_discard_full(sbx_broker_t *b);
 void sbx_discard_close(sbx_broker_t *b);
+
+/* languages.c */
+void sbx_languages_open(sbx_broker_t *b);
+/* Begins to look for what the machine lacks; once. */
+void sbx_languages_look(sbx_broker_t *b);
+void sbx_languages_checks(sbx_broker_t *b,
+    void (*check)(const sbx_f_check_t *c, void *data), void *data);
+void sbx_languages_close(sbx_broker_t *b);
 
 /* control.c */
 int sbx_control_listen(sbx_broker_t *b, sbx_error_t *e);
@@ -489,7 +537,9 @@ void sbx_session_free(sbx_session_t *s);
 /* command.c */
 void sbx_command_call(sbx_session_t *s, const sbx_call_t *head, int fd,
     const void *body);
-/* 1, or 0: no such command runs. */
+/* Init wants a group for an interpreter. */
+void sbx_command_group(sbx_session_t *s, uint32_t token);
+/* 1 a command, 2 an interpreter, or 0: no such command runs. */
 int sbx_command_over(sbx_session_t *s, uint32_t number);
 void sbx_command_reaped(sbx_session_t *s);
 void sbx_command_tick(sbx_timer_t *timer);

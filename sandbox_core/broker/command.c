@@ -33,6 +33,7 @@ static sbx_command_t *sbx_command_make(sbx_session_t *s, sbx_error_t *e);
 static int sbx_command_number(sbx_session_t *s, sbx_error_t *e);
 static int sbx_command_exec(sbx_session_t *s, const sbx_exec_limits_t *limits,
     sbx_pending_t *p, sbx_error_t *e);
+static int sbx_command_call_of(const sbx_pending_t *p);
 static void sbx_command_start(sbx_session_t *s, sbx_pending_t *p);
 static int sbx_command_hand(sbx_session_t *s, sbx_pending_t *p);
 static void sbx_command_refuse(sbx_session_t *s, sbx_pending_t *p,
@@ -94,6 +95,50 @@ sbx_command_call(sbx_session_t *s, const sbx_call_t *head, int fd,
 }
 
 
+/*
+ * Init is hostile, as ever: what it may have so is bounded by the number of
+ * commands that a session may run, and what it does not take by the number of
+ * tasks that wait.  Where nothing can be answered it asks again.
+ */
+
+void
+sbx_command_group(sbx_session_t *s, uint32_t token)
+{
+    sbx_error_t        e;
+    sbx_pending_t      p;
+    sbx_exec_limits_t  limits;
+
+    if (s->state != SBX_S_RUNNING || s->ntasks >= SBX_TASKS_MAX) {
+        return;
+    }
+
+    memset(&limits, 0xff, sizeof(sbx_exec_limits_t));
+    memset(&p, 0, sizeof(sbx_pending_t));
+    p.task.magic = SBX_WIRE_MAGIC;
+    p.task.version = SBX_WIRE_VERSION;
+    p.task.op = SBX_OP_GROUP;
+    p.task.token = token;
+
+    if ((s->info.capabilities & SBX_CAP_CODE) == 0) {
+        p.task.refused = SBX_E_CAPABILITY;
+
+    } else if (s->ncommands >= SBX_COMMANDS_MAX) {
+        p.task.refused = SBX_E_QUOTA;
+
+    } else if (sbx_command_exec(s, &limits, &p, &e) != 0) {
+        sbx_log_error(SBX_LOG_ERROR,
+                      &(sbx_log_about_t) { NULL, s->info.id }, &e,
+                      "interpreter has no group");
+        p.task.refused = e.code;
+        p.task.fds = 0;
+        p.task.attach_count = 0;
+    }
+
+    sbx_credit_begin(s);
+    sbx_command_start(s, &p);
+}
+
+
 static const char *
 sbx_command_capability(uint16_t op, uint32_t *needed)
 {
@@ -108,6 +153,7 @@ sbx_command_capability(uint16_t op, uint32_t *needed)
         { SBX_OP_PROCESS, SBX_CAP_SHELL, "shell" },
         { SBX_OP_FILE, SBX_CAP_FILES, "files" },
         { SBX_OP_PORT, SBX_CAP_PORTS, "ports" },
+        { SBX_OP_CODE, SBX_CAP_CODE, "code" },
         { 0, 0, "" }
     };
 
@@ -206,6 +252,7 @@ static int
 sbx_command_exec(sbx_session_t *s, const sbx_exec_limits_t *limits,
     sbx_pending_t *p, sbx_error_t *e)
 {
+    unsigned             calls;
     sbx_task_t          *task;
     sbx_command_t       *command;
     const sbx_limits_t  *own;
@@ -234,8 +281,15 @@ sbx_command_exec(sbx_session_t *s, const sbx_exec_limits_t *limits,
         return -1;
     }
 
-    sbx_list_append(&s->running, &command->link);
-    sbx_quota_commands(s, 1);
+    command->kernel = task->op == SBX_OP_GROUP;
+
+    if (command->kernel) {
+        sbx_list_append(&s->kernels, &command->link);
+
+    } else {
+        sbx_list_append(&s->running, &command->link);
+        sbx_quota_commands(s, 1);
+    }
 
     task->command = command->number;
     task->processes = limits->processes != SBX_UNSET ? limits->processes
@@ -245,8 +299,9 @@ sbx_command_exec(sbx_session_t *s, const sbx_exec_limits_t *limits,
                                                : own->memory;
 
     task->core = sbx_cgroup_core(s->cgroup);
-    p->nfds += sbx_cgroup_command_fds(command->group, p->fds + 1, &task->fds,
-                                      &task->attach_count);
+    calls = p->nfds;
+    p->nfds += sbx_cgroup_command_fds(command->group, p->fds + p->nfds,
+                                      &task->fds, &task->attach_count);
 
     sbx_command_soon(s, 0);
 
@@ -256,8 +311,8 @@ sbx_command_exec(sbx_session_t *s, const sbx_exec_limits_t *limits,
 
     /* without them it would run outside its group, or could not be ended */
 
-    sbx_command_close(s, p, 1);
-    p->nfds = 1;
+    sbx_command_close(s, p, calls);
+    p->nfds = calls;
     (void) sbx_command_over(s, command->number);
 
     return sbx_error(e, EMFILE, SBX_E_UNAVAILABLE,
@@ -440,12 +495,28 @@ static void
 sbx_command_refuse(sbx_session_t *s, sbx_pending_t *p,
     const sbx_f_error_t *error)
 {
-    sbx_command_close(s, p, 1);
-    sbx_call_refuse(s->broker, &p->head, p->fds[0], error);
+    if (sbx_command_call_of(p)) {
+        sbx_command_close(s, p, 1);
+        sbx_call_refuse(s->broker, &p->head, p->fds[0], error);
 
-    if (p->task.op == SBX_OP_EXEC) {
+    } else {
+        sbx_command_close(s, p, 0);
+    }
+
+    if (p->task.op == SBX_OP_EXEC
+        || (p->task.op == SBX_OP_GROUP && p->task.refused == 0))
+    {
         (void) sbx_command_over(s, p->task.command);
     }
+}
+
+
+/* The first descriptor is a call's own. */
+
+static int
+sbx_command_call_of(const sbx_pending_t *p)
+{
+    return p->task.op != SBX_OP_GROUP;
 }
 
 
@@ -454,7 +525,7 @@ sbx_command_close(sbx_session_t *s, sbx_pending_t *p, unsigned first)
 {
     unsigned  i;
 
-    if (first == 0) {
+    if (first == 0 && sbx_command_call_of(p)) {
         sbx_discard(s->broker, p->fds[0]);
         first = 1;
     }
@@ -577,18 +648,29 @@ sbx_command_tell(sbx_session_t *s, sbx_op_t op)
 int
 sbx_command_over(sbx_session_t *s, uint32_t number)
 {
+    size_t          i;
     sbx_node_t     *node;
     sbx_command_t  *command;
+    sbx_node_t     *lists[] = { &s->running, &s->kernels };
 
-    for (node = s->running.next; node != &s->running; node = node->next) {
-        command = sbx_node_of(node, sbx_command_t, link);
+    for (i = 0; i < sbx_nelts(lists); i++) {
+        for (node = lists[i]->next; node != lists[i]; node = node->next) {
+            command = sbx_node_of(node, sbx_command_t, link);
 
-        if (command->number == number) {
+            if (command->number != number) {
+                continue;
+            }
+
             sbx_list_remove(node);
             sbx_list_append(&s->lingering, node);
-            sbx_quota_commands(s, -1);
             s->backoff = SBX_COMMAND_BACKOFF_MIN;
             sbx_command_soon(s, 0);
+
+            if (command->kernel) {
+                return 2;
+            }
+
+            sbx_quota_commands(s, -1);
             sbx_idle_touch(s);
             return 1;
         }
@@ -733,6 +815,12 @@ sbx_command_drop(sbx_session_t *s)
         sbx_list_append(&s->lingering, node);
         sbx_quota_commands(s, -1);
         sbx_metrics_command(s->broker, SBX_REASON_SESSION_ENDED, 0);
+    }
+
+    while (!sbx_list_empty(&s->kernels)) {
+        node = s->kernels.next;
+        sbx_list_remove(node);
+        sbx_list_append(&s->lingering, node);
     }
 
     if (s->spare != NULL) {

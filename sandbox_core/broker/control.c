@@ -657,7 +657,7 @@ sbx_control_dispatch(sbx_broker_t *b, const sbx_call_t *head,
         sbx_control_owner(s, fd);
     }
 
-    if (head->op >= SBX_OP_EXEC && head->op <= SBX_OP_CANCEL) {
+    if (head->op >= SBX_OP_EXEC && head->op <= SBX_OP_CODE) {
         s = sbx_session_of_call(b, head);
 
         if (s != NULL) {

@@ -39,6 +39,7 @@ static int sbx_options_pass(int fd);
 static const sbx_option_t  sbx_option_table[] = {
     { "--state", SBX_OPTION_PATH, OPTION(state_dir) },
     { "--helpers", SBX_OPTION_PATH, OPTION(helper_dir) },
+    { "--kernels", SBX_OPTION_PATH, OPTION(kernels_dir) },
     { "--log", SBX_OPTION_STRING, OPTION(log_path) },
     { "--socket-group", SBX_OPTION_STRING, OPTION(socket_group) },
     { "--report", SBX_OPTION_FD, OPTION(report) },

@@ -13,6 +13,7 @@
 typedef struct {
     const char   *state_dir;
     const char   *helper_dir;
+    const char   *kernels_dir;    /* NULL: "kernels" in helper_dir */
     const char   *log_path;
     const char   *socket_group;   /* NULL: root's alone */
     gid_t         socket_gid;

@@ -136,6 +136,8 @@ sbx_service_doctor(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
         sbx_service_check(&check, call);
     }
 
+    sbx_languages_checks(b, sbx_service_check, call);
+
     sbx_call_end(call, NULL);
 }
 

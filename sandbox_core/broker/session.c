@@ -60,6 +60,7 @@ sbx_session_make(sbx_broker_t *b)
 
     sbx_list_init(&s->link);
     sbx_list_init(&s->running);
+    sbx_list_init(&s->kernels);
     sbx_list_init(&s->lingering);
     sbx_list_init(&s->tasks);
     sbx_list_init(&s->creators);
@@ -235,6 +236,12 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     launch.create_flags = s->info.flags;
     launch.storage = b->storage;
 
+    if (b->languages != NULL && b->languages->size != 0) {
+        launch.kernels = b->languages->dir;
+        launch.languages = b->languages->table;
+        launch.languages_size = b->languages->size;
+    }
+
     if (sbx_layers_weak(&b->layers) & SBX_LAYER_BIT(SBX_LAYER_CGROUP_NS)) {
         launch.flags |= SBX_LAUNCH_CGROUPS_SEEN;
     }
@@ -390,7 +397,9 @@ sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
         /* of a session that ends they were counted when it began to; one
          * that ran before this broker is not known by its number */
 
-        if (known || (s->adopted && s->state == SBX_S_RUNNING)) {
+        if (known == 1
+            || (!known && s->adopted && s->state == SBX_S_RUNNING))
+        {
             sbx_metrics_command(s->broker, record->reason, record->cpu_us);
         }
 
@@ -399,6 +408,13 @@ sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
     case SBX_R_REAPED:
         sbx_quota_inherited(s, record->running, 0);
         sbx_command_reaped(s);
+        return 0;
+
+    case SBX_R_GROUP:
+        sbx_command_group(s, record->command);
+        return 0;
+
+    case SBX_R_WARM:
         return 0;
 
     case SBX_R_BUSY:

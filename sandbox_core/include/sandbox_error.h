@@ -37,6 +37,7 @@ typedef enum {
     SBX_E_CAPABILITY         = 20,   /* template or manifest lacks it */
     SBX_E_OFFSET             = 21,   /* output that is no longer kept */
     SBX_E_FORBIDDEN          = 22,   /* this identity may not do that */
+    SBX_E_CONTEXT            = 23,   /* no such context of code */
     SBX_E_MAX
 } sbx_code_t;
 

@@ -51,6 +51,11 @@ int sbx_language_add(char table[SBX_LANGUAGES_SIZE], size_t *used,
 int sbx_language_get(const char *table, size_t size, unsigned i,
     sbx_language_t *language);
 
+/* The rest of a description's n-th line of a word, from 0; -1: there is none,
+ * or it does not fit. */
+int sbx_language_line_of(const char *text, size_t size, const char *word,
+    unsigned n, char *rest, size_t rest_size);
+
 /* By its name; its index, or -1. */
 int sbx_language_find(const char *table, size_t size, const char *name,
     size_t len, sbx_language_t *language);

@@ -636,8 +636,9 @@ typedef struct {
  * then a close takes it out of the queue, and from then on it interrupts it.
  * STDOUT, STDERR and RESULTs follow in the order in which they were written,
  * then an ENTRY for each file of the workspace that has been created or
- * changed, then RAN.  A result or a field that is not complete when the next
- * frame begins another, or at the end, is to be dropped: its kernel died.
+ * changed, then RAN.  A result's fields end with an empty one (no name, no
+ * size); one that has not come to that when another frame does is to be
+ * dropped: its kernel died.
  */
 typedef enum {
     SBX_CODE_RUN       = 1,   /* -> ACCEPTED, CONTEXT, ..., RAN */
@@ -660,7 +661,9 @@ typedef struct {
     uint32_t      strings_size;           /* code, then "K=V\0" ...; at most
                                              SBX_CODE_STRINGS_MAX */
     uint64_t      timeout;                /* RUN: ms or SBX_UNLIMITED, from
-                                             when its turn has come */
+                                             when its turn has come;
+                                             SBX_UNSET: 30 s, or what the
+                                             session has, if that is less */
     uint64_t      max_output;             /* RUN: bytes of each stream sent
                                              with SBX_CODE_F_CAP */
 } sbx_f_code_t;
@@ -701,7 +704,7 @@ typedef enum {
 
 typedef struct {
     uint32_t      kind;                   /* sbx_result_kind_t */
-    uint32_t      fields;                 /* that follow */
+    uint32_t      fields;                 /* 0: the empty one ends them */
 } sbx_f_result_t;
 
 #define SBX_RESULT_FIELDS_MAX   32
@@ -709,7 +712,8 @@ typedef struct {
 /* UTF-8; images and PDF as base64, JSON types as JSON text, not checked. */
 typedef struct {
     uint64_t      size;                   /* of the PIECEs in all */
-    uint32_t      name_len;               /* 1 .. SBX_FIELD_NAME_MAX */
+    uint32_t      name_len;               /* 1 .. SBX_FIELD_NAME_MAX; 0: the
+                                             result is complete */
     uint32_t      pad;
 } sbx_f_field_t;
 

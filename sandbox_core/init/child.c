@@ -156,7 +156,17 @@ sbx_child_count(sbx_init_launch_t *launch)
 }
 
 
-/* Every descriptor but 0-2 is closed here, those of the group too. */
+/* The first descriptor that is not to be had. */
+
+static long
+sbx_child_first(const sbx_init_launch_t *launch)
+{
+    return launch->extra != -1 ? 4 : 3;
+}
+
+
+/* Every descriptor but 0-2, and 3 of a kernel, is closed here, those of the
+ * group too. */
 
 static void
 sbx_child_stdio(sbx_init_launch_t *launch)
@@ -192,7 +202,16 @@ sbx_child_stdio(sbx_init_launch_t *launch)
         }
     }
 
-    rc = sbx_sys(SYS_close_range, 3, UINT_MAX, 0, 0, 0);
+    rc = 0;
+
+    if (launch->extra != -1) {
+        rc = sbx_sys(SYS_dup3, launch->extra, 3, 0, 0, 0);
+    }
+
+    if (rc >= 0) {
+        rc = sbx_sys(SYS_close_range, sbx_child_first(launch), UINT_MAX, 0,
+                     0, 0);
+    }
 
     if (rc < 0) {
         sbx_child_fail(launch, SBX_INIT_STAGE_SETUP, rc);
@@ -352,7 +371,8 @@ sbx_child_chdir(sbx_init_launch_t *launch)
         sbx_child_fail(launch, SBX_INIT_STAGE_CWD, fd);
     }
 
-    (void) sbx_sys(SYS_close_range, 3, UINT_MAX, 0, 0, 0);
+    (void) sbx_sys(SYS_close_range, sbx_child_first(launch), UINT_MAX, 0, 0,
+                   0);
 }
 
 

@@ -132,7 +132,7 @@ sbx_init_command_running(void)
          c != NULL;
          c = sbx_init_command_each(c))
     {
-        n += c->started && !c->told;
+        n += c->started && !c->told && c->code == NULL;
     }
 
     return n;
@@ -340,20 +340,27 @@ sbx_init_command_over(sbx_init_command_t *c)
         sbx_init_kill_hurry(c->fds[SBX_INIT_FD_CPU_MAX]);
     }
 
-    if (!c->killed) {
+    if (!c->killed && c->code == NULL) {
         sbx_init_left_take(c);
+
+    } else if (!c->killed) {
+        /* what it has left behind goes with it */
+        sbx_init_kill_hurry(c->fds[SBX_INIT_FD_CPU_MAX]);
+        sbx_init_kill_group(c->fds[SBX_INIT_FD_KILL], 0);
+        c->again = now + SBX_INIT_KILL_AGAIN;
     }
 
     sbx_init_source_close(&c->oom);
 
-    if (c->killed) {
-        c->give_up = now + SBX_INIT_GROUP_WAIT;
-        sbx_init_command_group(c, now);
-
-    } else if (killed && !sbx_init.ending) {
+    if (killed && !c->killed && !sbx_init.ending) {
         /* it may be the broker's kill, whose word is on its way */
+        c->give_up = now + SBX_INIT_GROUP_WAIT;
         c->recheck = now + SBX_INIT_GRACE;
         sbx_init_loop_wake(c->recheck);
+
+    } else if (c->killed || c->code != NULL) {
+        c->give_up = now + SBX_INIT_GROUP_WAIT;
+        sbx_init_command_group(c, now);
 
     } else {
         sbx_init_command_settle(c);
@@ -488,6 +495,10 @@ sbx_init_command_answer(sbx_init_command_t *c)
         sbx_init_command_release(c);
     }
 
+    if (c->code != NULL) {
+        sbx_init_code_over(c);
+    }
+
     if (c->exec.flags & SBX_EXEC_BACKGROUND) {
         sbx_init_exec_begun(c);
 
@@ -567,7 +578,8 @@ sbx_init_command_reason(sbx_init_command_t *c)
 
     if (c->exec.cpu_seconds != SBX_UNLIMITED
         && (sig == SIGXCPU || sig == SIGKILL)
-        && sbx_init_usage_cpu(c) >= c->exec.cpu_seconds * 1000)
+        && sbx_init_usage_cpu(c) - c->cpu_base
+           >= c->exec.cpu_seconds * 1000)
     {
         /* the kernel's backstop was quicker */
         return SBX_REASON_CPU_TIME;
@@ -584,6 +596,7 @@ sbx_init_command_cpu(sbx_init_command_t *c, uint64_t now)
 
     limit = c->exec.cpu_seconds * 1000;
     used = sbx_init_usage_cpu(c);
+    used = used > c->cpu_base ? used - c->cpu_base : 0;
 
     if (used >= limit) {
         c->poll = SBX_INIT_NONE;
@@ -680,7 +693,7 @@ sbx_init_command_due(sbx_init_command_t *c, uint64_t now)
 
         if (!c->settled && (now >= c->recheck || sbx_init.ending)) {
 
-            if (c->killed) {
+            if (c->killed || c->code != NULL) {
                 sbx_init_command_group(c, now);
 
             } else {

@@ -113,6 +113,10 @@ sbx_init_command_pipes(sbx_init_command_t *c, int with_input)
     ends[0] = -1;
     ends[1] = -1;
 
+    if (c->code != NULL) {
+        return sbx_init_code_pipes(c);
+    }
+
     if (c->exec.flags & SBX_EXEC_TTY) {
         if (sbx_init_tty_open(c, ends) == -1) {
             return -1;
@@ -164,6 +168,11 @@ sbx_init_command_ends(sbx_init_command_t *c)
             (void) close(stdio[i]);
             stdio[i] = -1;
         }
+    }
+
+    if (c->launch->extra != -1) {
+        (void) close(c->launch->extra);
+        c->launch->extra = -1;
     }
 
     while (c->nattach != 0) {

@@ -145,6 +145,26 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
         sbx_init_exec_task(task, fds, nfds);
         return;
 
+    case SBX_OP_CODE:
+        if (nfds != 0) {
+            sbx_init_code_task(fds[--nfds]);
+        }
+        break;
+
+    case SBX_OP_GROUP:
+        sbx_init_code_group(task, fds, nfds);
+        return;
+
+    case SBX_OP_WARM:
+        sbx_init_code_warm(task, fds, nfds);
+        break;
+
+    case SBX_OP_HAND_OVER:
+        if (nfds != 0) {
+            sbx_init_hand_over(fds[0]);
+        }
+        break;
+
     case SBX_OP_FILE:
         if (nfds != 0) {
             sbx_init_file_task(fds[--nfds]);
@@ -170,6 +190,7 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
         sbx_init_cut_until = sbx_now_us() + SBX_INIT_CUT_WAIT;
         sbx_init_file_cut();
         sbx_init_port_cut();
+        sbx_init_code_ending();
         sbx_init_hold_drop(NULL);
         sbx_init_loop_wake(0);
         break;
@@ -177,6 +198,7 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
     case SBX_OP_TERMINATE:
         sbx_init.ending = 1;
         sbx_init_command_terminate();
+        sbx_init_code_ending();
         sbx_init_orphan_terminate();
         sbx_init_hold_drop(NULL);
         break;
@@ -216,10 +238,27 @@ sbx_init_record(sbx_record_type_t type)
     case SBX_R_COMMAND_OVER:
     case SBX_R_CUT:
     case SBX_R_BUSY:
+    case SBX_R_GROUP:
+    case SBX_R_WARM:
         break;
     }
 
     sbx_init_control_flush();
+}
+
+
+int
+sbx_init_record_ask(sbx_record_type_t type, uint32_t command,
+    uint32_t reason)
+{
+    sbx_record_t  record;
+
+    memset(&record, 0, sizeof(sbx_record_t));
+    record.type = type;
+    record.command = command;
+    record.reason = reason;
+
+    return sbx_init_control_put(&record);
 }
 
 
@@ -332,7 +371,8 @@ sbx_init_control_tick(uint64_t now)
 
         /* the commands' last words are worth a moment */
 
-        if ((sbx_init_file_cutting() || sbx_init_command_running() != 0)
+        if ((sbx_init_file_cutting() || sbx_init_command_running() != 0
+             || sbx_init_code_calls() != 0)
             && now < sbx_init_cut_until)
         {
             sbx_init_loop_wake(now + 2000);

@@ -141,7 +141,7 @@ sbx_init_exec_take(sbx_init_command_t *c, const sbx_task_t *task, int *fds,
     unsigned nfds)
 {
     int        type, size;
-    unsigned   i, n, bit;
+    unsigned   n;
     socklen_t  len;
 
     n = 0;
@@ -149,6 +149,35 @@ sbx_init_exec_take(sbx_init_command_t *c, const sbx_task_t *task, int *fds,
     if (n < nfds) {
         c->call.fd = fds[n++];
     }
+
+    sbx_init_exec_group(c, task, fds + n, nfds - n);
+
+    len = sizeof(type);
+
+    if (c->call.fd == -1 || c->nattach != task->attach_count
+        || getsockopt(c->call.fd, SOL_SOCKET, SO_TYPE, &type, &len) == -1
+        || type != SOCK_STREAM)
+    {
+        return -1;
+    }
+
+    size = SBX_INIT_SEND_BUFFER;
+    (void) setsockopt(c->call.fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+
+    c->call.handler = sbx_init_exec_event;
+    c->call.data = c;
+
+    return 0;
+}
+
+
+void
+sbx_init_exec_group(sbx_init_command_t *c, const sbx_task_t *task, int *fds,
+    unsigned nfds)
+{
+    unsigned  i, n, bit;
+
+    n = 0;
 
     for (i = 0; i < task->attach_count && n < nfds; i++) {
         c->attach[c->nattach++] = fds[n++];
@@ -169,23 +198,6 @@ sbx_init_exec_take(sbx_init_command_t *c, const sbx_task_t *task, int *fds,
     c->core = task->core;
     c->cpus = task->cpus;
     c->memory = task->memory;
-
-    len = sizeof(type);
-
-    if (c->call.fd == -1 || c->nattach != task->attach_count
-        || getsockopt(c->call.fd, SOL_SOCKET, SO_TYPE, &type, &len) == -1
-        || type != SOCK_STREAM)
-    {
-        return -1;
-    }
-
-    size = SBX_INIT_SEND_BUFFER;
-    (void) setsockopt(c->call.fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
-
-    c->call.handler = sbx_init_exec_event;
-    c->call.data = c;
-
-    return 0;
 }
 
 
@@ -636,6 +648,10 @@ sbx_init_exec_error(sbx_init_command_t *c, const sbx_error_t *e)
 void
 sbx_init_exec_fail(sbx_init_command_t *c, const sbx_f_error_t *error)
 {
+    if (c->code != NULL) {
+        sbx_init_code_fail(c, error);
+    }
+
     sbx_init_exec_send(c, SBX_F_ERROR, error, sizeof(sbx_f_error_t));
 
     c->state = SBX_INIT_CLOSING;

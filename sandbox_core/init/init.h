@@ -71,6 +71,7 @@ typedef struct {
     const uint8_t            *filter;        /* filter_size bytes */
     const uint8_t            *files_filter;
     size_t                    files_filter_size;
+    const char               *languages;     /* languages_size bytes */
     unsigned                  cpus;
     int                       ending;        /* the session is being ended */
 } sbx_init_t;
@@ -90,6 +91,9 @@ int sbx_init_control_open(sbx_error_t *e);
 void sbx_init_record(sbx_record_type_t type);
 /* COMMAND_OVER; end is NULL of one that never was. */
 void sbx_init_record_over(uint32_t command, const sbx_f_exit_t *end);
+/* A record that is asked for: 0, or 1: try again. */
+int sbx_init_record_ask(sbx_record_type_t type, uint32_t command,
+    uint32_t reason);
 /* Room for a further command's SBX_R_COMMAND_OVER is kept. */
 void sbx_init_control_tick(uint64_t now);
 
@@ -122,6 +126,7 @@ typedef struct sbx_init_command_s  sbx_init_command_t;
 typedef struct sbx_init_launch_s   sbx_init_launch_t;
 typedef struct sbx_init_process_s  sbx_init_process_t;
 typedef struct sbx_init_call_s     sbx_init_call_t;
+struct sbx_code_context_s;
 
 typedef enum {
     SBX_INIT_FREE,
@@ -190,6 +195,8 @@ struct sbx_init_command_s {
     sbx_init_stream_t     streams[2];
     sbx_init_process_t   *process;
     uint64_t              seq;         /* of the process */
+    struct sbx_code_context_s  *code;  /* it is the kernel of that */
+    uint64_t              cpu_base;    /* us used before its time counts */
 
     sbx_init_source_t     input;       /* our end of standard input */
     const uint8_t        *input_data;  /* in the call's buffer */
@@ -220,6 +227,9 @@ struct sbx_init_command_s {
 
 
 /* exec.c: the call of one command */
+/* Descriptors of a group find their places. */
+void sbx_init_exec_group(sbx_init_command_t *c, const sbx_task_t *task,
+    int *fds, unsigned nfds);
 void sbx_init_exec_task(const sbx_task_t *task, int *fds, unsigned nfds);
 void sbx_init_exec_refuse(int fd, const sbx_f_error_t *error);
 /* Answers with an error instead of a start, and ends the call. */
@@ -362,6 +372,29 @@ unsigned sbx_init_port_calls(void);
 /* Ends them all; there are none after that. */
 void sbx_init_port_cut(void);
 
+/* code.c and what belongs to it: interpreters */
+void sbx_init_code_task(int fd);
+/* The answer to SBX_R_GROUP; all descriptors are taken over. */
+void sbx_init_code_group(const sbx_task_t *task, int *fds, unsigned nfds);
+void sbx_init_code_warm(const sbx_task_t *task, const int *fds,
+    unsigned nfds);
+void sbx_init_hand_over(int fd);
+void sbx_init_code_tick(uint64_t now);
+/* Calls that are not answered. */
+unsigned sbx_init_code_calls(void);
+void sbx_init_code_alive(void);
+/* Interrupts what runs, takes out what waits; how many there were. */
+unsigned sbx_init_code_cancel(void);
+int sbx_init_code_cancelling(void);
+void sbx_init_code_ending(void);
+void sbx_init_code_thaw(uint64_t frozen_at, uint64_t now);
+/* Of a kernel: its ends; it could not be started; it is over. */
+int sbx_init_code_pipes(sbx_init_command_t *c);
+void sbx_init_code_fail(sbx_init_command_t *c, const sbx_f_error_t *error);
+void sbx_init_code_over(sbx_init_command_t *c);
+/* Its processor time counts from now on. */
+void sbx_init_code_cpu(sbx_init_command_t *c);
+
 /* hold.c: calls that have output on its way */
 void sbx_init_flight_begin(sbx_init_process_t *process);
 void sbx_init_flight_end(int32_t pid, uint64_t seq);
@@ -443,6 +476,7 @@ struct sbx_init_launch_s {
     uid_t                 uid;
     gid_t                 gid;
     int                   stdio[3];    /* [0] -1: /dev/null */
+    int                   extra;       /* the child's descriptor 3, or -1 */
     int                   tty;         /* they are a terminal */
     const int            *attach;
     unsigned              nattach;
@@ -473,6 +507,8 @@ void sbx_init_launch_sweep(void);
 /* Checks the table and fills argv, envp and cwd; -1: SBX_E_INVALID. */
 int sbx_init_launch_strings(sbx_init_launch_t *launch,
     const sbx_f_exec_t *exec, sbx_error_t *e);
+/* The session's variables are others now. */
+void sbx_init_launch_env(void);
 /* A descriptor that tells of launches that are through: uint32_t indexes. */
 int sbx_init_launch_open(sbx_error_t *e);
 /*

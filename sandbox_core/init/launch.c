@@ -57,14 +57,23 @@ static sbx_init_launch_t  *sbx_init_launch_left;
 static size_t              sbx_init_env_count;
 
 
-int
-sbx_init_launch_open(sbx_error_t *e)
+void
+sbx_init_launch_env(void)
 {
     uint32_t  i;
+
+    sbx_init_env_count = 0;
 
     for (i = 0; i < sbx_init.config->env_size; i++) {
         sbx_init_env_count += sbx_init.env[i] == '\0';
     }
+}
+
+
+int
+sbx_init_launch_open(sbx_error_t *e)
+{
+    sbx_init_launch_env();
 
     if (pipe2(sbx_init_launch_pipe, O_CLOEXEC) == -1
         || fcntl(sbx_init_launch_pipe[0], F_SETFL, O_NONBLOCK) == -1)
@@ -127,6 +136,7 @@ sbx_init_launch_new(const sbx_f_exec_t *exec)
     launch->stdio[0] = -1;
     launch->stdio[1] = -1;
     launch->stdio[2] = -1;
+    launch->extra = -1;
 
     return launch;
 }

@@ -14,6 +14,9 @@
  * program.  The loop itself is never stopped so, because a process of the
  * session may send the child SIGSTOP at any moment before its exec.
  *
+ * Code is run by interpreters that stay (code.c), each a command of its own
+ * kind.
+ *
  * A file call is served by a forked child that has become the session's user
  * before it reads the call's first byte (file.c).
  *
@@ -173,6 +176,7 @@ sbx_init_loop_tick(void)
     sbx_init_output_tick(now);
     sbx_init_call_tick(now);
     sbx_init_port_tick(now);
+    sbx_init_code_tick(now);
     sbx_init_file_tick(now);
     sbx_init_control_tick(now);
     sbx_init_pause_tick(now);

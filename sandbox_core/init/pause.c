@@ -56,6 +56,7 @@ sbx_init_resume(uint64_t now)
     }
 
     sbx_init_hold_thaw(sbx_init_frozen_at, now);
+    sbx_init_code_thaw(sbx_init_frozen_at, now);
     sbx_init_frozen_at = 0;
     sbx_init_loop_wake(now);
 }
@@ -75,7 +76,7 @@ sbx_init_busy(void)
     sbx_init_call_t  *call;
 
     n = sbx_init_command_running() + sbx_init_file_calls()
-        + sbx_init_port_calls();
+        + sbx_init_port_calls() + sbx_init_code_calls();
 
     for (call = sbx_init_call_each(NULL);
          call != NULL;
@@ -110,6 +111,8 @@ sbx_init_pause_tick(uint64_t now)
                 sbx_init_exec_send(c, SBX_F_ACCEPTED, NULL, 0);
             }
         }
+
+        sbx_init_code_alive();
     }
 
     sbx_init_loop_wake(sbx_init_alive_at);

@@ -52,6 +52,10 @@ sbx_init_process_new(sbx_init_command_t *c)
                           == (SBX_EXEC_TTY|SBX_EXEC_STDIN_OPEN)
                           ? SBX_KIND_TERMINAL : SBX_KIND_COMMAND;
 
+    if (c->code != NULL) {
+        process->state.kind = SBX_KIND_CODE;
+    }
+
     for (i = 0; i < 2; i++) {
         process->rings[i].hold = SBX_INIT_FREE_HOLD;
         process->rings[i].limit = c->exec.max_output;

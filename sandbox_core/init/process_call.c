@@ -538,7 +538,7 @@ sbx_init_call_cancel(sbx_init_call_t *call)
          c != NULL;
          c = sbx_init_command_each(c))
     {
-        if (!c->started || c->reaped || c->killed) {
+        if (!c->started || c->reaped || c->killed || c->code != NULL) {
             continue;
         }
 
@@ -546,6 +546,7 @@ sbx_init_call_cancel(sbx_init_call_t *call)
         sbx_init_command_kill(c, SBX_REASON_CANCELLED);
     }
 
+    call->count += sbx_init_code_cancel();
     sbx_init_left_cancel();
     sbx_init_hold_drop(NULL);
 
@@ -571,7 +572,7 @@ sbx_init_call_cancelling(void)
         }
     }
 
-    return sbx_init_left_cancelling();
+    return sbx_init_left_cancelling() || sbx_init_code_cancelling();
 }
 
 

@@ -7,6 +7,7 @@
  */
 
 #include "init.h"
+#include "sandbox_languages.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -177,6 +178,9 @@ sbx_init_config_map(int fd, sbx_init_t *init, sbx_error_t *e)
         init->files_filter_size = config->files_filter_size;
     }
 
+    init->languages = (const char *) init->filter + config->filter_size
+                      + config->files_filter_size;
+
     init->cpus = config->cpus_visible;
 
     if (init->cpus == 0) {
@@ -208,10 +212,11 @@ sbx_init_config_check(const sbx_init_config_t *config, size_t size,
     if (config->env_size > SBX_ENV_MAX
         || config->filter_size % 8 != 0
         || config->files_filter_size % 8 != 0
+        || config->languages_size > SBX_LANGUAGES_SIZE
         || config->files_attach_count > SBX_INIT_ATTACH_MAX
         || size != sizeof(sbx_init_config_t) + config->env_size
                    + (size_t) config->filter_size
-                   + config->files_filter_size
+                   + config->files_filter_size + config->languages_size
         || (config->env_size != 0 && env[config->env_size - 1] != '\0')
         || !TERMINATED(config->workspace) || config->workspace[0] != '/'
         || !TERMINATED(config->home)

@@ -6,6 +6,7 @@
  *
  *   dev/            bound over /dev
  *   sys/            bound over /sys
+ *   sandbox/        bound over /run/sandbox, where there are drivers
  *   meminfo cpuinfo stat loadavg
  *                   bound over their names in /proc
  *   empty nothing/  bound over files and directories of /proc to be hidden
@@ -59,8 +60,8 @@ static const struct {
 };
 
 static const char  *sbx_inside_dirs[] = {
-    "dev", "dev/pts", "dev/shm", "nothing", "sys", "sys/devices",
-    "sys/devices/system", "sys/devices/system/cpu"
+    "dev", "dev/pts", "dev/shm", "nothing", "sandbox", "sandbox/kernels",
+    "sys", "sys/devices", "sys/devices/system", "sys/devices/system/cpu"
 };
 
 /* Hidden where the kernel has them. */

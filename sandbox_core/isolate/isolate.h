@@ -173,6 +173,10 @@ typedef struct {
     size_t                   rules_size;
     const char              *binds;        /* the table of all of them */
     size_t                   binds_size;
+    const char              *kernels;      /* a directory of the host's, to
+                                              be shown; NULL: none */
+    const void              *languages;    /* sandbox_languages.h */
+    size_t                   languages_size;
     const void              *filter;       /* for commands */
     size_t                   filter_size;
     const void              *init_filter;

@@ -277,6 +277,7 @@ sbx_launch_config(const sbx_child_t *child, sbx_error_t *e)
     config.filter_size = (uint32_t) programs.filter_size;
     config.files_filter_size = (uint32_t) programs.files_size;
     config.env_size = (uint32_t) launch->env_size;
+    config.languages_size = (uint32_t) launch->languages_size;
     config.capabilities = launch->capabilities;
     config.flags = launch->create_flags;
 
@@ -292,6 +293,7 @@ sbx_launch_config(const sbx_child_t *child, sbx_error_t *e)
         || sbx_write_all(fd, launch->env, launch->env_size) == -1
         || sbx_write_all(fd, programs.filter, programs.filter_size) == -1
         || sbx_write_all(fd, programs.files, programs.files_size) == -1
+        || sbx_write_all(fd, launch->languages, launch->languages_size) == -1
         || lseek(fd, 0, SEEK_SET) == -1
         || fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW
                                   | F_SEAL_WRITE)

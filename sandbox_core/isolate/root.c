@@ -74,6 +74,11 @@ static const sbx_dir_t  sbx_root_memory_dirs[] = {
     { "shm",                  0,        01777 }
 };
 
+/* Where the interpreters' drivers are shown. */
+static const sbx_dir_t  sbx_root_kernel_dirs[] = {
+    { "run/sandbox",          0,        0755 }
+};
+
 /* Nobody's in the session. */
 static const char  *sbx_root_plain[] = {
     "work", "lower", "root", "system", "host", "none", "masks", "own",
@@ -113,6 +118,7 @@ static int sbx_root_show_tree(const char *path, const char *name);
 static int sbx_root_show_mounts(const char *dir, sbx_error_t *e);
 static int sbx_root_bind_tree(const char *path, const char *to);
 static void sbx_root_unescape(char *path);
+static int sbx_root_show_kernels(const sbx_plan_t *plan, sbx_error_t *e);
 static int sbx_root_enter(sbx_error_t *e);
 
 
@@ -130,6 +136,10 @@ sbx_root_volume(sbx_plan_t *plan, sbx_error_t *e)
     volume.directories = sbx_nelts(sbx_root_dirs)
                          + sbx_nelts(sbx_root_plain) + plan->nbinds;
     volume.in_memory = sbx_nelts(sbx_root_memory_dirs);
+
+    if (plan->launch->kernels != NULL) {
+        volume.in_memory += sbx_nelts(sbx_root_kernel_dirs);
+    }
 
     if (plan->template_fd != -1) {
         volume.directories += sbx_nelts(sbx_root_points);
@@ -175,7 +185,9 @@ sbx_root_build(const sbx_plan_t *plan, int proc, sbx_error_t *e)
         }
     }
 
-    if (sbx_rules_apply(plan, e) == -1) {
+    if (sbx_root_show_kernels(plan, e) == -1
+        || sbx_rules_apply(plan, e) == -1)
+    {
         return -1;
     }
 
@@ -270,8 +282,19 @@ sbx_root_memory(const sbx_plan_t *plan, sbx_error_t *e)
                          "cannot open \"" SBX_ROOT_MEMORY "\"");
     }
 
-    return sbx_root_make(plan, top, sbx_root_memory_dirs,
-                         sbx_nelts(sbx_root_memory_dirs), e);
+    if (sbx_root_make(plan, top, sbx_root_memory_dirs,
+                      sbx_nelts(sbx_root_memory_dirs), e)
+        == -1)
+    {
+        return -1;
+    }
+
+    if (plan->launch->kernels == NULL) {
+        return 0;
+    }
+
+    return sbx_root_make(plan, top, sbx_root_kernel_dirs,
+                         sbx_nelts(sbx_root_kernel_dirs), e);
 }
 
 
@@ -472,6 +495,31 @@ sbx_root_unescape(char *path)
     }
 
     *to = '\0';
+}
+
+
+/*
+ * Both the directory and the one that it lies in are mounts: a directory that
+ * only leads to a mount could be renamed by the session's root, and another
+ * one put in its place.
+ */
+static int
+sbx_root_show_kernels(const sbx_plan_t *plan, sbx_error_t *e)
+{
+    if (plan->launch->kernels == NULL) {
+        return 0;
+    }
+
+    if (mount("../system/sandbox", "run/sandbox", NULL, MS_BIND, NULL) == -1
+        || sbx_root_bind_tree(plan->launch->kernels, "run/sandbox/kernels")
+           == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot show the interpreters' drivers of %.180s",
+                         plan->launch->kernels);
+    }
+
+    return 0;
 }
 
 

@@ -51,8 +51,8 @@
 
 /* A jump reaches 255 instructions and a run takes at most two, so that half
  * of the runs may be jumped over. */
-#define SBX_RUNS_MAX     240
-#define SBX_FILTER_MAX   (256 + 2 * SBX_RUNS_MAX)
+#define SBX_SECCOMP_RUNS     240
+#define SBX_FILTER_MAX   (256 + 2 * SBX_SECCOMP_RUNS)
 
 #define SBX_NAMESPACES   (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS        \
                           | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID       \
@@ -220,7 +220,7 @@ typedef struct {
 } sbx_run_t;
 
 typedef struct {
-    sbx_run_t   run[SBX_RUNS_MAX];
+    sbx_run_t   run[SBX_SECCOMP_RUNS];
     unsigned    n;
 } sbx_runs_t;
 
@@ -624,7 +624,7 @@ sbx_filter_list(sbx_filter_t *f, int clone3, sbx_error_t *e)
             continue;
         }
 
-        if (runs.n == SBX_RUNS_MAX - 3) {
+        if (runs.n == SBX_SECCOMP_RUNS - 3) {
             return sbx_error(e, 0, SBX_E_INTERNAL, "the filter is too long");
         }
 

@@ -118,6 +118,7 @@ static const sbx_wire_shape_t  sbx_wire_shapes[] = {
     { SBX_OP_PROCESS, 0, sbx_wire_no_strings },
     { SBX_OP_PORT, 0, sbx_wire_no_strings },
     { SBX_OP_CANCEL, 0, sbx_wire_no_strings },
+    { SBX_OP_CODE, 0, sbx_wire_no_strings },
     { 0, 0, NULL }
 };
 
@@ -235,6 +236,10 @@ sbx_wire_check_task(const void *buf, size_t n, sbx_error_t *e)
     case SBX_OP_FREEZE:
     case SBX_OP_THAW:
     case SBX_OP_BUSY:
+    case SBX_OP_CODE:
+    case SBX_OP_GROUP:
+    case SBX_OP_WARM:
+    case SBX_OP_HAND_OVER:
         break;
 
     default:

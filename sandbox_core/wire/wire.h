@@ -80,6 +80,22 @@ int sbx_wire_check_match(const uint8_t *p, size_t n, sbx_f_match_t *match,
 int sbx_wire_check_state(const uint8_t *p, size_t n, sbx_f_state_t *state,
     const char **cwd, const char **tag, const char **args);
 
+/* Frames of code: of a call, and what init answers.  A context's strings are
+ * its id, its language and its directory. */
+int sbx_wire_check_code(const uint8_t *p, size_t n, sbx_f_code_t *code,
+    const char **context, const char **language, const char **cwd);
+int sbx_wire_check_context(const uint8_t *p, size_t n,
+    sbx_f_context_t *context, const char **id, const char **language,
+    const char **cwd);
+int sbx_wire_check_result(const uint8_t *p, size_t n, sbx_f_result_t *result);
+int sbx_wire_check_field(const uint8_t *p, size_t n, sbx_f_field_t *field,
+    const char **name);
+int sbx_wire_check_ran(const uint8_t *p, size_t n, sbx_f_ran_t *ran);
+
+/* 1 if s may be the name of a context, or of a language. */
+int sbx_context_ok(const char *s, size_t len);
+int sbx_language_ok(const char *s, size_t len);
+
 /* 1 if s is a well-formed session id: ^i[a-z0-9]{20,40}$ within SBX_ID_MAX */
 int sbx_session_id_ok(const char *s, size_t len);
 /* 1 if s matches the contract's pattern for tenant_id and user_id. */

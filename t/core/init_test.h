@@ -46,6 +46,11 @@ typedef struct {
     uint32_t    cut;
     uint32_t    ready;
     uint32_t    last_over;
+    uint32_t    groups;              /* that were asked for */
+    uint32_t    token;               /* of the last of those */
+    uint32_t    warm;                /* records of that kind, */
+    uint32_t    warm_reason;         /* and what the last one said */
+    uint32_t    busy;                /* what the last one said */
 } init_session_t;
 
 
@@ -53,6 +58,8 @@ static char                init_root[] = "/tmp/sbx-init-test-XXXXXX";
 static sbx_init_config_t   init_config;
 static const char         *init_env = "";      /* "K=V\0" ..., size below */
 static size_t              init_env_size;
+static const char         *init_languages = ""; /* a table, size below */
+static size_t              init_languages_size;
 static uint32_t            init_number;
 static const char         *init_disk = "mode=0755,size=64m,nr_inodes=20000";
 
@@ -219,12 +226,14 @@ init_make_config(void)
     init_config.magic = SBX_WIRE_MAGIC;
     init_config.version = SBX_WIRE_VERSION;
     init_config.env_size = (uint32_t) init_env_size;
+    init_config.languages_size = (uint32_t) init_languages_size;
 
     fd = memfd_create("config", MFD_CLOEXEC);
 
     if (fd == -1
         || sbx_write_all(fd, &init_config, sizeof(init_config)) == -1
-        || sbx_write_all(fd, init_env, init_env_size) == -1)
+        || sbx_write_all(fd, init_env, init_env_size) == -1
+        || sbx_write_all(fd, init_languages, init_languages_size) == -1)
     {
         init_die("config");
     }
@@ -526,6 +535,17 @@ init_records(init_session_t *s, int ms)
         break;
     case SBX_R_CUT:
         s->cut++;
+        break;
+    case SBX_R_GROUP:
+        s->groups++;
+        s->token = record.command;
+        break;
+    case SBX_R_WARM:
+        s->warm++;
+        s->warm_reason = record.reason;
+        break;
+    case SBX_R_BUSY:
+        s->busy = record.command;
         break;
     }
 }

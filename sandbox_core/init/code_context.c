@@ -1,0 +1,927 @@
+/*
+ * Contexts.  Each has a queue of runs, of which one has its turn; a kernel is
+ * started when there is something for it to do, and stays.  Contexts know
+ * nothing of each other, but for how many there may be.
+ */
+
+#include "init_code.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+
+#define SBX_CODE_ID_RANDOM   20
+
+
+static sbx_code_context_t *sbx_code_context_find(const char *id);
+static sbx_code_context_t *sbx_code_context_new(const char *id,
+    unsigned number, const char *cwd, sbx_error_t *e);
+static int sbx_code_language(const char *name, sbx_language_t *language,
+    sbx_error_t *e);
+static sbx_code_context_t *sbx_code_context_make(sbx_code_call_t *call,
+    const char *id, int number, const char *cwd, sbx_error_t *e);
+static int sbx_code_id(char *id, sbx_error_t *e);
+static void sbx_code_cancel(sbx_code_context_t *context, sbx_reason_t reason,
+    uint32_t flags);
+static void sbx_code_turn(sbx_code_context_t *context);
+static void sbx_code_answer(sbx_code_context_t *context,
+    const sbx_f_error_t *error);
+static void sbx_code_free(sbx_code_context_t *context);
+static void sbx_code_died(sbx_code_context_t *context);
+
+
+static sbx_code_context_t  sbx_code_contexts[SBX_CODE_SLOTS];
+static unsigned            sbx_code_contexts_end;
+
+
+sbx_code_context_t *
+sbx_code_context_each(sbx_code_context_t *previous)
+{
+    unsigned  i;
+
+    for (i = previous == NULL ? 0 : previous->place + 1;
+         i < sbx_code_contexts_end;
+         i++)
+    {
+        if (sbx_code_contexts[i].used) {
+            return &sbx_code_contexts[i];
+        }
+    }
+
+    return NULL;
+}
+
+
+static sbx_code_context_t *
+sbx_code_context_find(const char *id)
+{
+    sbx_code_context_t  *context;
+
+    for (context = sbx_code_context_each(NULL);
+         context != NULL;
+         context = sbx_code_context_each(context))
+    {
+        if (!context->deleted && strcmp(context->id, id) == 0) {
+            break;
+        }
+    }
+
+    return context;
+}
+
+
+sbx_code_context_t *
+sbx_code_context_of(sbx_code_call_t *call, const char *id,
+    const char *language, const char *cwd, sbx_error_t *e)
+{
+    int                  number;
+    sbx_language_t       l;
+    sbx_code_context_t  *context;
+
+    number = -1;
+
+    if (language[0] != '\0' || id[0] == '\0') {
+        number = sbx_code_language(language[0] != '\0' ? language : "python",
+                                   &l, e);
+
+        if (number == -1) {
+            return NULL;
+        }
+
+        if (call->ask.verb == SBX_CODE_CREATE) {
+            return sbx_code_context_make(call, NULL, number, cwd, e);
+        }
+    }
+
+    context = sbx_code_context_find(id[0] != '\0' ? id : l.name);
+
+    if (context != NULL) {
+        if (number != -1 && context->number != (unsigned) number) {
+            (void) sbx_error(e, 0, SBX_E_INVALID,
+                             "/context_id: the context \"%s\" is of the "
+                             "language \"%s\", not \"%s\"", context->id,
+                             context->language.name, language);
+            return NULL;
+        }
+
+        return context;
+    }
+
+    /* the default one of each language is made when it is first used */
+
+    if (id[0] != '\0' && number == -1) {
+        number = sbx_language_find(sbx_init.languages,
+                                   sbx_init.config->languages_size, id,
+                                   strlen(id), &l);
+    }
+
+    if (call->ask.verb != SBX_CODE_RUN || number == -1
+        || (id[0] != '\0' && strcmp(id, l.name) != 0))
+    {
+        (void) sbx_error(e, 0, SBX_E_CONTEXT, "there is no context \"%s\"",
+                         id);
+        return NULL;
+    }
+
+    return sbx_code_context_make(call, l.name, number, "", e);
+}
+
+
+sbx_code_context_t *
+sbx_code_context_default(unsigned number)
+{
+    sbx_language_t       l;
+    sbx_code_context_t  *context;
+
+    if (sbx_language_get(sbx_init.languages, sbx_init.config->languages_size,
+                         number, &l)
+        != 0)
+    {
+        return NULL;
+    }
+
+    context = sbx_code_context_find(l.name);
+
+    return context != NULL ? context
+                           : sbx_code_context_new(l.name, number, "", NULL);
+}
+
+
+static int
+sbx_code_language(const char *name, sbx_language_t *language, sbx_error_t *e)
+{
+    int             number, n;
+    char            names[160];
+    unsigned        i;
+    sbx_language_t  other;
+
+    number = sbx_language_find(sbx_init.languages,
+                               sbx_init.config->languages_size, name,
+                               strlen(name), language);
+
+    if (number != -1) {
+        return number;
+    }
+
+    n = 0;
+    names[0] = '\0';
+
+    for (i = 0;
+         n < (int) sizeof(names)
+         && sbx_language_get(sbx_init.languages,
+                             sbx_init.config->languages_size, i, &other)
+            == 0;
+         i++)
+    {
+        n += snprintf(names + n, sizeof(names) - (size_t) n, "%s%s",
+                      i == 0 ? "" : ", ", other.name);
+    }
+
+    return sbx_error(e, 0, SBX_E_INVALID,
+                     "/language: must be %s%s",
+                     names[0] != '\0' ? "one of " : "one that is there, and "
+                     "this machine has none", names);
+}
+
+
+/* Where there may be another; a call that is over is answered. */
+
+static sbx_code_context_t *
+sbx_code_context_make(sbx_code_call_t *call, const char *id, int number,
+    const char *cwd, sbx_error_t *e)
+{
+    char                 made[SBX_CONTEXT_MAX + 1];
+    unsigned             n;
+    sbx_code_context_t  *context;
+
+    n = 0;
+
+    for (context = sbx_code_context_each(NULL);
+         context != NULL;
+         context = sbx_code_context_each(context))
+    {
+        n += !context->deleted;
+    }
+
+    if (n >= SBX_CONTEXTS_MAX) {
+        sbx_code_quota(call, "contexts", SBX_CONTEXTS_MAX,
+                       "the session has as many contexts as it may");
+        return NULL;
+    }
+
+    if (cwd[0] != '/'
+        && strlen(cwd) + strlen(sbx_init.config->workspace) + 2
+           > SBX_PATH_MAX)
+    {
+        (void) sbx_error(e, 0, SBX_E_PATH,
+                         "the working directory is too long");
+        return NULL;
+    }
+
+    if (id == NULL && sbx_code_id(made, e) != 0) {
+        return NULL;
+    }
+
+    return sbx_code_context_new(id != NULL ? id : made, (unsigned) number,
+                                cwd, e);
+}
+
+
+static sbx_code_context_t *
+sbx_code_context_new(const char *id, unsigned number, const char *cwd,
+    sbx_error_t *e)
+{
+    unsigned             i;
+    sbx_code_context_t  *context;
+
+    for (i = 0; i < SBX_CODE_SLOTS && sbx_code_contexts[i].used; i++) {
+        /* void */
+    }
+
+    if (i == SBX_CODE_SLOTS) {
+        (void) sbx_error(e, 0, SBX_E_UNAVAILABLE,
+                         "too many contexts are being ended");
+        return NULL;
+    }
+
+    context = &sbx_code_contexts[i];
+    memset(context, 0, sizeof(sbx_code_context_t));
+    context->place = i;
+    context->number = number;
+    context->cwd = strdup(cwd);
+    (void) snprintf(context->id, sizeof(context->id), "%s", id);
+
+    if (context->cwd == NULL
+        || sbx_language_get(sbx_init.languages,
+                            sbx_init.config->languages_size, number,
+                            &context->language)
+           != 0)
+    {
+        free(context->cwd);
+        (void) sbx_error(e, 0, SBX_E_UNAVAILABLE, "out of memory");
+        return NULL;
+    }
+
+    sbx_code_pump_open(context);
+    context->used = 1;
+
+    if (i >= sbx_code_contexts_end) {
+        sbx_code_contexts_end = i + 1;
+    }
+
+    return context;
+}
+
+
+static int
+sbx_code_id(char *id, sbx_error_t *e)
+{
+    size_t   i;
+    uint8_t  bytes[SBX_CODE_ID_RANDOM];
+
+    static const char  letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+
+    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) {
+        return sbx_error(e, 0, SBX_E_INTERNAL, "no random bytes");
+    }
+
+    id[0] = 'c';
+
+    for (i = 0; i < sizeof(bytes); i++) {
+        id[i + 1] = letters[bytes[i] % (sizeof(letters) - 1)];
+    }
+
+    id[i + 1] = '\0';
+
+    return 0;
+}
+
+
+void
+sbx_code_queue(sbx_code_context_t *context, sbx_code_call_t *call)
+{
+    sbx_code_call_t  **last;
+
+    for (last = &context->queue; *last != NULL; last = &(*last)->next) {
+        /* void */
+    }
+
+    call->next = NULL;
+    *last = call;
+}
+
+
+void
+sbx_code_unqueue(sbx_code_context_t *context, sbx_code_call_t *call)
+{
+    sbx_code_call_t  **p;
+
+    for (p = &context->queue; *p != NULL; p = &(*p)->next) {
+        if (*p == call) {
+            *p = call->next;
+            call->next = NULL;
+            return;
+        }
+    }
+}
+
+
+void
+sbx_code_wait(sbx_code_context_t *context, sbx_code_call_t *call)
+{
+    call->next = context->waiters;
+    context->waiters = call;
+}
+
+
+void
+sbx_code_unwait(sbx_code_context_t *context, sbx_code_call_t *call)
+{
+    sbx_code_call_t  **p;
+
+    for (p = &context->waiters; *p != NULL; p = &(*p)->next) {
+        if (*p == call) {
+            *p = call->next;
+            call->next = NULL;
+            return;
+        }
+    }
+}
+
+
+unsigned
+sbx_code_waiting(const sbx_code_context_t *context)
+{
+    unsigned          n;
+    sbx_code_call_t  *call;
+
+    for (n = 0, call = context->queue; call != NULL; call = call->next) {
+        n++;
+    }
+
+    return n;
+}
+
+
+void
+sbx_code_next(sbx_code_context_t *context)
+{
+    if (!context->used || context->over
+        || context->kernel == SBX_KERNEL_DYING)
+    {
+        return;
+    }
+
+    if (sbx_init.ending) {
+        sbx_code_cancel(context, SBX_REASON_SESSION_ENDED, SBX_RAN_DIED);
+        return;
+    }
+
+    if (context->kernel == SBX_KERNEL_READY
+        && context->sources[SBX_CODE_FRAMES].fd == -1)
+    {
+        /* it says nothing any more */
+        (void) sbx_code_kill(context, SBX_REASON_SIGNAL);
+        return;
+    }
+
+    sbx_code_turn(context);
+
+    if (!context->used) {
+        return;
+    }
+
+    switch (context->kernel) {
+
+    case SBX_KERNEL_NONE:
+        if (context->run != NULL) {
+            (void) sbx_code_flush(context->run);
+        }
+
+        if (context->run != NULL || context->starts) {
+            sbx_code_start(context);
+        }
+
+        return;
+
+    case SBX_KERNEL_READY:
+        if (context->setup) {
+            sbx_code_setup(context);
+            return;
+        }
+
+        if (context->run != NULL && !context->run->sent) {
+            (void) sbx_code_flush(context->run);
+            sbx_code_run(context);
+        }
+
+        return;
+
+    default:
+        if (context->run != NULL) {
+            (void) sbx_code_flush(context->run);
+        }
+
+        return;
+    }
+}
+
+
+static void
+sbx_code_turn(sbx_code_context_t *context)
+{
+    sbx_code_call_t  *run;
+
+    run = context->queue;
+
+    if (context->run != NULL || run == NULL) {
+        return;
+    }
+
+    if (run->state == SBX_CODE_CALL_STRINGS) {
+        sbx_code_force(run);
+        return;
+    }
+
+    context->queue = run->next;
+    context->run = run;
+
+    run->next = NULL;
+    run->state = SBX_CODE_CALL_TURN;
+    run->turn = sbx_now_us();
+
+    if (run->ask.timeout != SBX_UNLIMITED) {
+        run->deadline = run->turn + run->ask.timeout * 1000;
+        sbx_init_loop_wake(run->deadline);
+    }
+
+    sbx_code_context_frame(run, context);
+}
+
+
+/* Runs that wait, and the one that waits for a kernel. */
+
+static void
+sbx_code_cancel(sbx_code_context_t *context, sbx_reason_t reason,
+    uint32_t flags)
+{
+    sbx_code_call_t  *call;
+
+    while (context->queue != NULL) {
+        call = context->queue;
+        context->queue = call->next;
+        call->next = NULL;
+        sbx_code_never(call, reason, flags);
+    }
+
+    call = context->run;
+
+    if (call != NULL && !call->sent
+        && (context->kernel < SBX_KERNEL_STARTING
+            || reason == SBX_REASON_SESSION_ENDED || flags == 0))
+    {
+        context->run = NULL;
+        sbx_code_never(call, reason, flags);
+    }
+}
+
+
+void
+sbx_code_delete(sbx_code_context_t *context, sbx_code_call_t *call)
+{
+    sbx_error_t    e;
+    sbx_f_error_t  error;
+
+    (void) sbx_error(&e, 0, SBX_E_CONTEXT, "the context \"%s\" has been "
+                     "deleted", context->id);
+    sbx_init_error_fill(&error, &e);
+
+    context->deleted = 1;
+    context->starts = 0;
+    sbx_code_answer(context, &error);
+    sbx_code_warmed(context, SBX_REASON_CANCELLED);
+
+    if (call != NULL) {
+        sbx_code_wait(context, call);
+    }
+
+    if (!sbx_code_kill(context, SBX_REASON_CANCELLED)) {
+        sbx_code_cancel(context, SBX_REASON_CANCELLED, SBX_RAN_DIED);
+        sbx_code_free(context);
+        return;
+    }
+
+    sbx_code_cancel(context, SBX_REASON_CANCELLED, SBX_RAN_DIED);
+}
+
+
+void
+sbx_code_restart(sbx_code_context_t *context, sbx_code_call_t *call)
+{
+    int  dying;
+
+    context->starts = 1;
+    sbx_code_wait(context, call);
+
+    dying = sbx_code_kill(context, SBX_REASON_CANCELLED);
+    sbx_code_cancel(context, SBX_REASON_CANCELLED, SBX_RAN_DIED);
+
+    if (!dying) {
+        sbx_code_next(context);
+    }
+}
+
+
+/* Those that wait for a start are answered: NULL, it is there.  Those that
+ * wait for the context's end go on to wait. */
+
+static void
+sbx_code_answer(sbx_code_context_t *context, const sbx_f_error_t *error)
+{
+    sbx_code_call_t  *call, *next, *others;
+
+    others = NULL;
+
+    for (call = context->waiters; call != NULL; call = next) {
+        next = call->next;
+
+        if (call->ask.verb == SBX_CODE_DELETE) {
+            call->next = others;
+            others = call;
+            continue;
+        }
+
+        call->next = NULL;
+
+        if (error != NULL) {
+            sbx_code_refuse(call, error);
+
+        } else {
+            sbx_code_context_frame(call, context);
+            sbx_code_end(call);
+        }
+    }
+
+    context->waiters = others;
+}
+
+
+void
+sbx_code_left(sbx_code_context_t *context)
+{
+    sbx_code_call_t  *run;
+
+    run = context->run;
+
+    if (run->sent) {
+        sbx_code_interrupt(context, SBX_REASON_DISCONNECTED);
+        sbx_code_pump(context);
+        return;
+    }
+
+    context->run = NULL;
+    sbx_code_call_free(run);
+    sbx_code_pump(context);
+    sbx_code_next(context);
+}
+
+
+void
+sbx_code_started(sbx_code_context_t *context)
+{
+    context->starts = 0;
+    sbx_code_answer(context, NULL);
+    sbx_code_warmed(context, 0);
+    sbx_code_next(context);
+}
+
+
+/* Nobody else's fault than of the one whose turn it is. */
+
+void
+sbx_code_lost(sbx_code_context_t *context, const sbx_f_error_t *error)
+{
+    int               created;
+    sbx_code_call_t  *call;
+
+    created = 0;
+
+    for (call = context->waiters; call != NULL; call = call->next) {
+        created |= call->created;
+    }
+
+    context->starts = 0;
+    context->kernel = SBX_KERNEL_NONE;
+    sbx_code_answer(context, error);
+    sbx_code_warmed(context, SBX_REASON_NOT_STARTED);
+
+    call = context->run;
+    context->run = NULL;
+
+    if (call != NULL) {
+        sbx_code_refuse(call, error);
+    }
+
+    if (context->deleted || created) {
+        context->deleted = 1;
+        sbx_code_cancel(context, SBX_REASON_CANCELLED, SBX_RAN_DIED);
+        sbx_code_free(context);
+        return;
+    }
+
+    sbx_code_next(context);
+}
+
+
+void
+sbx_code_finish(sbx_code_context_t *context)
+{
+    sbx_code_call_t  *run;
+
+    run = context->run;
+    context->run = NULL;
+
+    if (!context->over) {
+        context->kernel = SBX_KERNEL_READY;
+    }
+
+    run->ran.exit_code = (int32_t) context->parser.exit;
+    run->ran.reason = context->cut;
+
+    context->cut = SBX_REASON_EXITED;
+    context->cut_next = 0;
+    context->cut_kill = 0;
+
+    if (context->sources[SBX_CODE_FRAMES].fd == -1) {
+        sbx_code_mute(context);
+    }
+
+    sbx_code_files(run);
+    sbx_code_ran(run);
+    sbx_code_next(context);
+}
+
+
+void
+sbx_code_over(sbx_code_context_t *context)
+{
+    sbx_error_t    e;
+    sbx_f_error_t  error;
+
+    sbx_code_pump_close(context);
+    context->over = 0;
+    context->kernel = SBX_KERNEL_NONE;
+    context->executions = 0;
+    context->cut = SBX_REASON_EXITED;
+    context->cut_next = 0;
+    context->cut_kill = 0;
+
+    if (context->exit.reason == SBX_REASON_NOT_STARTED) {
+        (void) sbx_error(&e, context->failed, SBX_E_CAPABILITY,
+                         "the interpreter \"%.80s\" of \"%s\" cannot be run "
+                         "in this session; the doctor says what the machine "
+                         "lacks", context->language.args,
+                         context->language.name);
+        sbx_init_error_fill(&error, &e);
+        sbx_code_lost(context, &error);
+        return;
+    }
+
+    if (context->late) {
+        context->late = 0;
+        (void) sbx_error(&e, 0, SBX_E_UNAVAILABLE,
+                         "the interpreter of \"%s\" was not ready in time",
+                         context->language.name);
+        sbx_init_error_fill(&error, &e);
+        sbx_code_lost(context, &error);
+        return;
+    }
+
+    sbx_code_died(context);
+}
+
+
+static void
+sbx_code_died(sbx_code_context_t *context)
+{
+    int               first;
+    sbx_error_t       e;
+    sbx_f_exit_t     *x;
+    sbx_f_error_t     error;
+    sbx_code_call_t  *run;
+
+    x = &context->exit;
+    first = context->ready_at == 0;
+    run = context->run;
+
+    if (run != NULL && (run->sent || first
+                        || context->deleted
+                        || x->reason == SBX_REASON_CANCELLED))
+    {
+        context->run = NULL;
+        run->ran.exit_code = x->exit_code;
+        run->ran.signal = x->signal;
+        run->ran.reason = x->reason;
+        run->ran.flags |= SBX_RAN_DIED;
+        run->ran.flags |= (x->flags & SBX_EXIT_OOM_KILLED)
+                          ? SBX_RAN_OOM_KILLED : 0;
+
+        if (run->sent) {
+            sbx_code_files(run);
+        }
+
+        sbx_code_ran(run);
+    }
+
+    if (context->deleted) {
+        sbx_code_free(context);
+        return;
+    }
+
+    if (first && context->starts && x->reason != SBX_REASON_CANCELLED) {
+        (void) sbx_error(&e, 0, SBX_E_UNAVAILABLE,
+                         "the interpreter of \"%s\" has ended before it was "
+                         "ready: %s, exit code %d", context->language.name,
+                         sbx_reason_word((sbx_reason_t) x->reason),
+                         x->exit_code);
+        sbx_init_error_fill(&error, &e);
+        sbx_code_lost(context, &error);
+        return;
+    }
+
+    sbx_code_next(context);
+}
+
+
+/* It has no kernel, and nobody runs in it or waits for that. */
+
+static void
+sbx_code_free(sbx_code_context_t *context)
+{
+    unsigned          i;
+    sbx_code_call_t  *call;
+
+    while (context->waiters != NULL) {
+        call = context->waiters;
+        context->waiters = call->next;
+        call->next = NULL;
+        sbx_code_end(call);
+    }
+
+    for (i = 0; i < 2; i++) {
+        free(context->kept[i].data);
+    }
+
+    sbx_code_pump_close(context);
+    free(context->cwd);
+    free(context->preload);
+    context->used = 0;
+}
+
+
+unsigned
+sbx_init_code_cancel(void)
+{
+    unsigned             n;
+    sbx_code_call_t     *call;
+    sbx_code_context_t  *context;
+
+    n = 0;
+
+    for (context = sbx_code_context_each(NULL);
+         context != NULL;
+         context = sbx_code_context_each(context))
+    {
+        for (call = context->queue; call != NULL; call = call->next) {
+            n++;
+        }
+
+        n += context->run != NULL;
+
+        if (context->run != NULL && context->run->sent) {
+            sbx_code_interrupt(context, SBX_REASON_CANCELLED);
+        }
+
+        sbx_code_cancel(context, SBX_REASON_CANCELLED, 0);
+    }
+
+    return n;
+}
+
+
+int
+sbx_init_code_cancelling(void)
+{
+    sbx_code_context_t  *context;
+
+    for (context = sbx_code_context_each(NULL);
+         context != NULL;
+         context = sbx_code_context_each(context))
+    {
+        if (context->run != NULL && context->cut == SBX_REASON_CANCELLED) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* The session ends: who has not begun never will. */
+
+void
+sbx_init_code_ending(void)
+{
+    sbx_code_context_t  *context;
+
+    for (context = sbx_code_context_each(NULL);
+         context != NULL;
+         context = sbx_code_context_each(context))
+    {
+        sbx_code_cancel(context, SBX_REASON_SESSION_ENDED, SBX_RAN_DIED);
+    }
+}
+
+
+/* Clocks have stood still since then. */
+
+void
+sbx_init_code_thaw(uint64_t frozen_at, uint64_t now)
+{
+    uint64_t             stood;
+    sbx_code_call_t     *run;
+    sbx_code_context_t  *context;
+
+    for (context = sbx_code_context_each(NULL);
+         context != NULL;
+         context = sbx_code_context_each(context))
+    {
+        stood = now - frozen_at;
+        context->cut_next += context->cut_next != 0 ? stood : 0;
+        context->cut_kill += context->cut_kill != 0 ? stood : 0;
+        context->ready_by += context->ready_by != 0 ? stood : 0;
+        run = context->run;
+
+        if (run == NULL) {
+            continue;
+        }
+
+        stood = now - (run->turn > frozen_at ? run->turn : frozen_at);
+        run->turn += stood;
+
+        if (run->deadline != SBX_INIT_NONE) {
+            run->deadline += stood;
+        }
+    }
+}
+
+
+void
+sbx_code_context_tick(sbx_code_context_t *context, uint64_t now)
+{
+    sbx_code_call_t  *run;
+
+    run = context->run;
+
+    if (run == NULL || run->deadline == SBX_INIT_NONE || sbx_init_paused()) {
+        return;
+    }
+
+    if (now < run->deadline) {
+        sbx_init_loop_wake(run->deadline);
+        return;
+    }
+
+    run->deadline = SBX_INIT_NONE;
+
+    if (run->sent) {
+        sbx_code_interrupt(context, SBX_REASON_TIMEOUT);
+        return;
+    }
+
+    /* its kernel goes on to start, for the next one */
+
+    context->run = NULL;
+    sbx_code_never(run, SBX_REASON_TIMEOUT, 0);
+    sbx_code_next(context);
+}
+
+
+void
+sbx_init_code_tick(uint64_t now)
+{
+    sbx_code_context_t  *context;
+
+    for (context = sbx_code_context_each(NULL);
+         context != NULL;
+         context = sbx_code_context_each(context))
+    {
+        sbx_code_context_tick(context, now);
+        sbx_code_kernel_tick(context, now);
+        sbx_code_setup_tick(context, now);
+        sbx_code_pump_tick(context, now);
+    }
+
+    sbx_code_calls_tick(now);
+}
