@@ -292,6 +292,19 @@ PY
 }
 $k->stop;
 
+SKIP: {
+    skip 'IPython is not installed', 3 if !has('IPython');
+
+    $k = kernel('python');
+    $k->setup(preload => ['IPython']);
+    shows('%time 6*7', '42', 'IPython can be imported ahead');
+    shows("_, In[-2], 'IPython' in dir()", q{(42, '%time 6*7', False)},
+          'and counts cells from the first');
+    is($k->run('display(1, display_id="a"); 1')->{results}[0]{'text/plain'},
+       '1', 'with displays');
+    $k->stop;
+}
+
 
 # ---- figures --------------------------------------------------------------
 
