@@ -358,6 +358,12 @@ SKIP: {
        'one of a cell that fails does');
     is($r->{error}{name}, 'ZeroDivisionError', 'with the error');
 
+    $r = $k->run("plt.title('\$\\\\nosuch\$')\nplt.figure()\n"
+                 . "plt.plot([1])\nNone");
+    is($r->{error}{name}, 'ValueError', 'one that cannot be drawn is an error');
+    is(scalar @{ values_of($r, 'image/png') }, 1, 'but keeps no other back');
+    is_deeply(types($k->run('1')), ['text/plain'], 'and does not come again');
+
     $r = $k->run("from matplotlib.figure import Figure\nf = Figure()\n"
                  . "f.subplots().plot([1])\nf");
     is_deeply(types($r), ['text/plain image/png'], 'one without pyplot');
