@@ -34,7 +34,6 @@ typedef struct {
     uint64_t           until;
     unsigned           looks;
     unsigned           cut:1;
-    uint32_t           device[2];
     char              *names;         /* of directories, from next to end */
     size_t             next;
     size_t             end;
@@ -136,7 +135,6 @@ sbx_files_walk(sbx_files_t *w, int fd, const char *path)
 {
     long            n, at;
     unsigned        i;
-    struct statx    st;
 
     struct {
         uint64_t    ino;
@@ -147,17 +145,6 @@ sbx_files_walk(sbx_files_t *w, int fd, const char *path)
     } *entry;
 
     static char     buf[32768] __attribute__((aligned(8)));
-
-    if (path[0] == '\0') {
-        if (statx(fd, "", AT_EMPTY_PATH|AT_STATX_DONT_SYNC, STATX_TYPE, &st)
-            == -1)
-        {
-            return;
-        }
-
-        w->device[0] = st.stx_dev_major;
-        w->device[1] = st.stx_dev_minor;
-    }
 
     while (!w->cut && (n = syscall(SYS_getdents64, fd, buf, sizeof(buf))) > 0)
     {
@@ -213,8 +200,6 @@ sbx_files_entry(sbx_files_t *w, int fd, const char *path, const char *name,
     if (statx(fd, name, AT_SYMLINK_NOFOLLOW|AT_STATX_DONT_SYNC,
               STATX_BASIC_STATS, &st)
             == -1
-        || st.stx_dev_major != w->device[0]
-        || st.stx_dev_minor != w->device[1]
         || (st.stx_attributes & STATX_ATTR_MOUNT_ROOT))
     {
         return;
