@@ -28,6 +28,7 @@ static void sbx_code_turn(sbx_code_context_t *context);
 static void sbx_code_answer(sbx_code_context_t *context,
     const sbx_f_error_t *error);
 static void sbx_code_free(sbx_code_context_t *context);
+static int sbx_code_unread(const sbx_code_context_t *context);
 static void sbx_code_died(sbx_code_context_t *context);
 
 
@@ -673,9 +674,18 @@ sbx_code_over(sbx_code_context_t *context)
     context->over = 0;
     context->kernel = SBX_KERNEL_NONE;
     context->executions = 0;
-    context->cut = SBX_REASON_EXITED;
     context->cut_next = 0;
     context->cut_kill = 0;
+
+    if (context->cut != SBX_REASON_EXITED
+        && (context->exit.reason == SBX_REASON_EXITED
+            || context->exit.reason == SBX_REASON_SIGNAL))
+    {
+        /* by what should only have interrupted its run */
+        context->exit.reason = context->cut;
+    }
+
+    context->cut = SBX_REASON_EXITED;
 
     if (context->exit.reason == SBX_REASON_NOT_STARTED) {
         (void) sbx_error(&e, context->failed, SBX_E_CAPABILITY,
@@ -702,6 +712,26 @@ sbx_code_over(sbx_code_context_t *context)
 }
 
 
+/*
+ * An interpreter that ends by itself may do so just when the next run is on
+ * its way to it.  The kernel tells whether it has read that.
+ */
+
+static int
+sbx_code_unread(const sbx_code_context_t *context)
+{
+    const sbx_code_call_t  *run;
+
+    run = context->run;
+
+    return run->sent && !run->again && context->unread
+           && (run->strings != NULL || run->ask.strings_size == 0)
+           && (context->exit.reason == SBX_REASON_EXITED
+               || context->exit.reason == SBX_REASON_SIGNAL
+               || context->exit.reason == SBX_REASON_MEMORY);
+}
+
+
 static void
 sbx_code_died(sbx_code_context_t *context)
 {
@@ -714,6 +744,12 @@ sbx_code_died(sbx_code_context_t *context)
     x = &context->exit;
     first = context->ready_at == 0;
     run = context->run;
+
+    if (run != NULL && sbx_code_unread(context)) {
+        /* nothing of it has been run: another one is to try */
+        run->sent = 0;
+        run->again = 1;
+    }
 
     if (run != NULL && (run->sent || first
                         || context->deleted

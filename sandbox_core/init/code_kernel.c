@@ -161,6 +161,7 @@ sbx_code_launch(sbx_code_context_t *context)
     context->kernel = SBX_KERNEL_STARTING;
     context->ready_at = 0;
     context->late = 0;
+    context->unread = 0;
     context->executions = 0;
     context->ready_by = now + SBX_CODE_READY_WAIT;
     sbx_init_loop_wake(context->ready_by);
@@ -348,6 +349,12 @@ sbx_code_kill(sbx_code_context_t *context, sbx_reason_t reason)
     default:
         context->kernel = SBX_KERNEL_DYING;
 
+        if (reason == SBX_REASON_SIGNAL
+            && context->cut != SBX_REASON_EXITED)
+        {
+            reason = context->cut;
+        }
+
         if (c != NULL) {
             sbx_init_command_kill(c, reason);
         }
@@ -430,8 +437,7 @@ sbx_code_kernel_tick(sbx_code_context_t *context, uint64_t now)
     }
 
     if (context->cut_kill != 0 && now >= context->cut_kill) {
-        (void) sbx_code_kill(context, context->cut != SBX_REASON_EXITED
-                                      ? context->cut : SBX_REASON_SIGNAL);
+        (void) sbx_code_kill(context, SBX_REASON_SIGNAL);
         return;
     }
 
@@ -546,7 +552,10 @@ sbx_code_run(sbx_code_context_t *context)
         return;
     }
 
-    sbx_code_strings_free(run);
+    if (run->ask.strings_size > SBX_CODE_AGAIN) {
+        sbx_code_strings_free(run);
+    }
+
     sbx_code_pump(context);
 }
 

@@ -81,8 +81,21 @@ sbx_code_pump_close(sbx_code_context_t *context)
 void
 sbx_code_pump_last(sbx_code_context_t *context)
 {
-    int       n;
-    unsigned  i;
+    int        n;
+    unsigned   i;
+    socklen_t  len;
+
+    n = 0;
+    len = sizeof(n);
+
+    if (context->sources[SBX_CODE_FRAMES].fd != -1
+        && getsockopt(context->sources[SBX_CODE_FRAMES].fd, SOL_SOCKET,
+                      SO_ERROR, &n, &len)
+           == 0
+        && n == ECONNRESET)
+    {
+        context->unread = 1;
+    }
 
     for (i = 0; i < 3; i++) {
         n = 0;
@@ -382,6 +395,7 @@ sbx_code_receive(sbx_code_context_t *context)
         n = 0;
 
     } else if (n <= 0) {
+        context->unread = n == -1 && errno == ECONNRESET;
         sbx_init_source_close(source);
         sbx_code_mute(context);
         n = 0;

@@ -25,6 +25,8 @@
 #define SBX_CODE_CALLS        160      /* at once, of all verbs */
 #define SBX_CODE_SLOTS        (SBX_CONTEXTS_MAX + 16)  /* deleted ones die */
 #define SBX_CODE_WAITING      (8 * 1024 * 1024)  /* bytes of code that waits */
+#define SBX_CODE_AGAIN        65536    /* bytes of code that is kept for
+                                          another try */
 #define SBX_CODE_KEPT         65536    /* bytes of a stream between runs */
 #define SBX_CODE_FRAME_MAX    (16 * 1024 * 1024)
 #define SBX_CODE_TYPE_MAX     32
@@ -68,6 +70,7 @@ struct sbx_code_call_s {
     unsigned               accepted:1;
     unsigned               sent:1;     /* the kernel has been given the run */
     unsigned               failed:1;   /* an error has been passed on */
+    unsigned               again:1;    /* it is the second try */
     unsigned               created:1;  /* CREATE: the context is its own */
     unsigned               cursor;     /* LISTS */
 
@@ -116,7 +119,7 @@ typedef struct {
     unsigned               capture:1;
     unsigned               begun:1;    /* RESULT has been sent */
     char                   name[SBX_FIELD_NAME_MAX + 1];
-    char                   number[16];
+    char                   number[24];
     size_t                 number_len;
     uint64_t               id;
     uint64_t               exit;
@@ -145,6 +148,7 @@ struct sbx_code_context_s {
     unsigned               pumping:1;
     unsigned               again:1;
     unsigned               due:1;
+    unsigned               unread:1;   /* it has died with a frame unread */
     char                   id[SBX_CONTEXT_MAX + 1];
     char                  *cwd;        /* as it was given */
     unsigned               number;     /* of its language */

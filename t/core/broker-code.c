@@ -392,7 +392,7 @@ test_restart(test_broker_t *t, const char *id)
 
     old = t->hello.broker_pid;
     (void) kill(old, SIGKILL);
-    (void) test_await_successor(t, "sandbox-broker", old);
+    (void) test_await_successor(t, "broker.pid", old);
 
     code(t, id, "", "print(z)");
     is_str(a.out, "26\n", "outlives a broker");
