@@ -342,7 +342,7 @@ install: build
 	    $(BUILD)/sandbox-session $(DESTDIR)$(HELPER_DIR)/
 	rm -rf $(DESTDIR)$(HELPER_DIR)/kernels
 	cp -r $(KERNELS) $(DESTDIR)$(HELPER_DIR)/kernels
-	chmod -R u+w,go+rX $(DESTDIR)$(HELPER_DIR)/kernels
+	chmod -R u+w,go+rX,go-w $(DESTDIR)$(HELPER_DIR)/kernels
 	install -m 0644 $(addprefix $(CORE)/include/sandbox_,session.h limits.h \
 	    error.h) $(DESTDIR)$(INCLUDE_DIR)/
 	install -m 0644 $(SESSION_LIB) $(DESTDIR)$(LIB_DIR)/

@@ -24,7 +24,7 @@ $(BUILD)/kernels.done: $(KERNEL_FILES) $(BUILD)/kernels.list
 	@cd $(KERNELS) && find . -type f ! -path '*/cache/*' \
 	    ! -path '*/__pycache__/*' -printf '%P\n' \
 	    | grep -vxF $(KERNEL_FILES:$(KERNELS_SRC)/%=-e %) | xargs -r rm -f
-	@chmod -R go+rX $(KERNELS)
+	@chmod -R u+w,go+rX,go-w $(KERNELS)
 	@touch $@
 
 # Each sees for itself whether what it made is as old as what it was made of.

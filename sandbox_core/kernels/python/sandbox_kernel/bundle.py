@@ -20,7 +20,7 @@ SHORT = 79                      # columns, as in pretty
 NAME_MAX = 128
 
 
-# ---- from a value to a bundle -------------------------------------------------
+# ---- from a value to a bundle ----------------------------------------------
 
 def method_of(value, name):
     if isinstance(value, type):
@@ -92,7 +92,11 @@ def of(kernel, value, include=None, exclude=None):
     if 'matplotlib.figure' in sys.modules and \
             isinstance(value, sys.modules['matplotlib.figure'].Figure):
         from . import figures
-        bundle.update(figures.images(value, bundle))
+
+        # Unless "%config InlineBackend" says what it is to be.
+        if len(bundle) == 1:
+            bundle['image/png'] = figures.image(value)
+        figures.was_shown(value)
 
     bundle.update(found)
 
@@ -109,7 +113,8 @@ def registered(kernel, kind, value):
         return None
 
     try:
-        function = kernel.shell.display_formatter.formatters[kind].lookup(value)
+        formatters = kernel.shell.display_formatter.formatters
+        function = formatters[kind].lookup(value)
     except KeyError:
         return None
 
@@ -131,7 +136,7 @@ def rich(kernel, method, **kwargs):
     return got[0] if isinstance(got, tuple) and len(got) == 2 else got
 
 
-# ---- from a bundle to a frame -------------------------------------------------
+# ---- from a bundle to a frame ----------------------------------------------
 
 def encode(kernel, bundle):
     fields = []
@@ -218,7 +223,7 @@ def send(kernel, bundle, main=False):
         kernel.publish(fields, main)
 
 
-# ---- showing ------------------------------------------------------------------
+# ---- showing ---------------------------------------------------------------
 
 def show(kernel, value, main=False, include=None, exclude=None):
     method = method_of(value, '_ipython_display_')

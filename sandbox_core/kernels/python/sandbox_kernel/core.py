@@ -42,6 +42,7 @@ class Channel:
         self.lock = _thread.allocate_lock()
         self.main = _thread.get_ident()
         self.read = bytearray()
+        self.pending = b''
 
     @staticmethod
     def moved(fd):
@@ -91,15 +92,17 @@ class Channel:
         del self.read[:size]
         return kind, fields
 
-    def send(self, kind, fields):
-        """A whole frame or none: no signal and no thread comes between."""
+    def send(self, kind, fields, later=False):
+        """A whole frame or none: no signal and no thread comes between.
+
+        later: at once with the next, which is not far."""
         body = b''.join([b'%s %d\n%s\n' % (name, len(value), value)
                          for name, value in fields])
         data = b'%s %d\n%s' % (kind, len(body), body)
 
         if _thread.get_ident() != self.main:
             with self.lock:
-                self.write(data)
+                self.write(data, later)
             return
 
         came = []
@@ -108,15 +111,22 @@ class Channel:
 
         try:
             with self.lock:
-                self.write(data)
+                self.write(data, later)
         finally:
             _signal.signal(SIGINT, before or _signal.SIG_DFL)
 
         if came and callable(before):
             before(SIGINT, None)
 
-    def write(self, data):
+    def write(self, data, later):
         if self.fd == -1:
+            return
+
+        data = self.pending + data
+        self.pending = b''
+
+        if later and len(data) < 65536:
+            self.pending = data
             return
 
         n = os.write(self.fd, data)
@@ -188,7 +198,7 @@ class Kernel:
         self.noted = []                 # and the signals for them
         self.note = lambda number, frame: self.noted.append(number)
         self.loop = None                # of top-level await
-        self.unders = [None, None, None]
+        self.unders = []
         self.kept = {}                  # duplicates of 0, 1 and 2
 
     # ---- the interpreter as cells find it ---------------------------------
@@ -203,11 +213,7 @@ class Kernel:
                        __spec__=None)
         self.inputs = ['']
         self.outputs = {}
-        self.ns.update(In=self.inputs, Out=self.outputs, _ih=self.inputs,
-                       _oh=self.outputs, _='', __='', ___='', _i='', _ii='',
-                       _iii='')
-        self.unders = ['', '', '']
-        self.own = list(self.ns)
+        self.name_history()
 
         sys.argv = ['']
 
@@ -601,6 +607,14 @@ class Kernel:
 
     # ---- In and Out -------------------------------------------------------
 
+    def name_history(self):
+        for name in ('_', '__', '___', '_i', '_ii', '_iii'):
+            self.ns[name] = ''
+
+        self.ns.update(In=self.inputs, Out=self.outputs, _ih=self.inputs,
+                       _oh=self.outputs)
+        self.unders = ['', '', '']
+
     def remember_input(self, code):
         ns, inputs = self.ns, self.inputs
         ns['_iii'], ns['_ii'] = ns.get('_ii', ''), ns.get('_i', '')
@@ -690,7 +704,7 @@ class Kernel:
 
         self.channel.send(b'result', [(b'id', self.id),
                                       (b'main', b'1' if main else b'0')]
-                          + fields)
+                          + fields, main)
 
 
 def main():

@@ -13,16 +13,6 @@ from matplotlib.backend_bases import FigureManagerBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-FORMATS = {
-    'png': ('image/png', 'png'),
-    'png2x': ('image/png', 'png'),
-    'retina': ('image/png', 'png'),
-    'jpeg': ('image/jpeg', 'jpeg'),
-    'jpg': ('image/jpeg', 'jpeg'),
-    'svg': ('image/svg+xml', 'svg'),
-    'pdf': ('application/pdf', 'pdf'),
-}
-
 FigureCanvas = FigureCanvasAgg
 
 shown = weakref.WeakSet()
@@ -71,51 +61,22 @@ def flush():
         show_one(manager)
 
 
-def formats():
-    """As "%config InlineBackend" has set them."""
-    config = sys.modules.get('matplotlib_inline.config')
+def image(figure):
+    """As a PNG; None for one with nothing in it."""
+    if not (figure.axes or figure.lines or figure.texts or figure.images):
+        return None
 
-    if config is None or not config.InlineBackend.initialized():
-        return ['png'], {}
+    out = io.BytesIO()
+    figure.canvas.print_figure(
+        out, format='png', dpi=figure.dpi, bbox_inches='tight',
+        facecolor=figure.get_facecolor(), edgecolor=figure.get_edgecolor())
 
-    inline = config.InlineBackend.instance()
-    names = sorted(n for n in inline.figure_formats if n in FORMATS)
-    return names or ['png'], dict(inline.print_figure_kwargs or {})
+    return out.getvalue()
 
 
-def images(figure, bundle):
-    """By MIME type, besides those that are there already."""
-    made = {}
-
-    if not figure.axes and not figure.lines and not figure.texts \
-            and not figure.images:
-        return made
-
-    names, more = formats()
-
-    for name in names:
-        kind, fmt = FORMATS[name]
-
-        if kind in bundle:
-            continue
-
-        out = io.BytesIO()
-        options = {
-            'format': fmt,
-            'dpi': figure.dpi * (2 if name in ('retina', 'png2x') else 1),
-            'bbox_inches': 'tight',
-            'facecolor': figure.get_facecolor(),
-            'edgecolor': figure.get_edgecolor(),
-        }
-        options.update(more)
-        figure.canvas.print_figure(out, **options)
-        data = out.getvalue()
-        made[kind] = data.decode('utf-8') if fmt == 'svg' else data
-
+def was_shown(figure):
     shown.add(figure)
     figure.stale = False
-
-    return made
 
 
 def warm():
@@ -125,5 +86,5 @@ def warm():
     figure = Figure()
     FigureCanvas(figure)
     figure.add_subplot().plot([1, 2])
-    images(figure, {})
+    image(figure)
     pyplot.close('all')

@@ -63,6 +63,8 @@ class ZMQInteractiveShell(InteractiveShell):
         self.history_manager.input_hist_parsed = KERNEL.inputs
         self.history_manager.input_hist_raw = KERNEL.inputs
         self.history_manager.output_hist = KERNEL.outputs
+        KERNEL.name_history()
+        self.user_ns_hidden.update(In=KERNEL.inputs, Out=KERNEL.outputs)
 
     def init_virtualenv(self):
         pass
@@ -178,6 +180,14 @@ class Scripts(Magics):
 
         self.shell.enable_matplotlib(line)
 
+    @line_magic
+    def config(self, line):
+        # Of figures: it would import matplotlib.
+        if 'InlineBackend' in line:
+            inline_options(self.shell)
+
+        return THEIRS['config'](line)
+
 
 def script(argv, cell):
     try:
@@ -235,15 +245,14 @@ def make(kernel):
 
     shell.execution_count = kernel.count
     shell.set_hook('show_in_pager', show_in_pager)
-    THEIRS.update(shell.magics_manager.magics['cell'])
+    THEIRS.update(shell.magics_manager.magics['cell'],
+                  config=shell.magics_manager.magics['line']['config'])
     shell.register_magics(Scripts)
 
     for name in ('bash', 'sh'):
         if name in THEIRS:
             shell.register_magic_function(script_magic(name), 'cell', name)
 
-    inline_options(shell)
-    shell.user_ns_hidden.update((name, kernel.ns[name]) for name in kernel.own)
     kernel.shell = shell
 
 

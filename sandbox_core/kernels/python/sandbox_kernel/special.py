@@ -2,8 +2,8 @@
 
 from .core import UsageError
 
-MISSING = ('magics (%), shell commands (!) and help (?) need IPython, which is '
-           'not installed here')
+MISSING = ('magics (%), shell commands (!) and help (?) need IPython, '
+           'which is not installed here')
 
 
 class ZMQInteractiveShell:

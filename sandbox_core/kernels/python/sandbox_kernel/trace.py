@@ -25,7 +25,7 @@ def describe(kernel, error):
     name = class_name(error)
     text = []
 
-    if isinstance(error, SyntaxError) and not frames_of(error):
+    if isinstance(error, SyntaxError) and not frames_of(kernel, error):
         text.append(last_lines(kernel, error))
     elif name == 'UsageError':
         text.append('UsageError: %s' % value_of(error))
@@ -38,7 +38,7 @@ def describe(kernel, error):
             head = class_name(one)
             text.append(head + ' ' * max(1, RULE - len(head) - len(HEAD))
                         + HEAD)
-            text += tell_frames(kernel, frames_of(one))
+            text += tell_frames(kernel, frames_of(kernel, one))
             text += ['', last_lines(kernel, one)]
 
     return name, cut(value_of(error), VALUE_MAX), cut('\n'.join(text),
@@ -86,7 +86,7 @@ def chain_of(error):
     return chain
 
 
-def frames_of(error):
+def frames_of(kernel, error):
     """(code, line) of each frame but the kernel's own."""
     found = []
     tb = error.__traceback__
@@ -94,6 +94,12 @@ def frames_of(error):
     while tb is not None:
         found.append((tb.tb_frame.f_code, tb.tb_lineno))
         tb = tb.tb_next
+
+    # What led to the cell.
+    if found and found[0][0].co_filename.startswith(HERE):
+        first = [i for i, f in enumerate(found)
+                 if f[0].co_filename in kernel.sources]
+        found = found[first[0]:] if first else found
 
     own = [f for f in found if f[0].co_filename.startswith(HERE)]
     theirs = [f for f in found if f not in own
@@ -219,7 +225,7 @@ def last_lines(kernel, error):
     inner = getattr(error, 'exceptions', None)
     if isinstance(inner, tuple) and hasattr(error, 'derive'):
         for i, one in enumerate(inner[:15]):
-            lines = '\n'.join(tell_frames(kernel, frames_of(one))
+            lines = '\n'.join(tell_frames(kernel, frames_of(kernel, one))
                               + [last_lines(kernel, one)]).split('\n')
             text.append('  +-- %d' % (i + 1))
             text += ['  | ' + line for line in lines]
