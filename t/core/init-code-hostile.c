@@ -42,7 +42,7 @@ test_malformed(void)
         "s.sendall(b'result 20\\n' + field('id', id) + b'main 99\\n1234567890')",
         "s.sendall(b'result 30\\n' + field('id', id) + b'main 1\\n1xtext 1\\n1')",
         "s.sendall(b'result 10\\n' + field('id', id) + b'main 1\\n1\\n')",
-        "s.sendall(b'error 3\\nid ')"
+        "s.sendall(b'error 300\\nid ')"
     };
 
     for (i = 0; i < sbx_nelts(ways); i++) {
