@@ -16,6 +16,7 @@
 
 
 #define SBX_CODE_SEND_BUFFER   32768
+#define SBX_CODE_TIMEOUT       30000   /* ms, of who asks for none */
 
 
 static void sbx_code_event(sbx_init_source_t *source, uint32_t events);
@@ -515,6 +516,10 @@ sbx_code_ask_run(sbx_code_call_t *call, sbx_error_t *e)
 
     if (sbx_init_exec_limits(&exec, e) != 0) {
         return -1;
+    }
+
+    if (call->ask.timeout == SBX_UNSET && exec.timeout > SBX_CODE_TIMEOUT) {
+        exec.timeout = SBX_CODE_TIMEOUT;
     }
 
     call->ask.timeout = exec.timeout;

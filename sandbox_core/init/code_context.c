@@ -92,8 +92,8 @@ sbx_code_context_of(sbx_code_call_t *call, const char *id,
     if (context != NULL) {
         if (number != -1 && context->number != (unsigned) number) {
             (void) sbx_error(e, 0, SBX_E_INVALID,
-                             "the context \"%s\" is of the language \"%s\", "
-                             "not \"%s\"", context->id,
+                             "/context_id: the context \"%s\" is of the "
+                             "language \"%s\", not \"%s\"", context->id,
                              context->language.name, language);
             return NULL;
         }
@@ -172,8 +172,9 @@ sbx_code_language(const char *name, sbx_language_t *language, sbx_error_t *e)
     }
 
     return sbx_error(e, 0, SBX_E_INVALID,
-                     "the language \"%s\" is none of those that there are: "
-                     "%s", name, names[0] != '\0' ? names : "none");
+                     "/language: must be %s%s",
+                     names[0] != '\0' ? "one of " : "one that is there, and "
+                     "this machine has none", names);
 }
 
 
