@@ -38,8 +38,8 @@ static const char  *sbx_base_etc[] = {
     "gnucobol", "gprofng.rc", "groff", "inputrc", "java-*-openjdk",
     "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "localtime",
     "lsb-release", "magic", "magic.mime", "manpath.config", "matplotlibrc",
-    "mime.types", "os-release", "papersize", "perl", "protocols", "python3*", "rpc",
-    "services", "sgml", "ssl", "terminfo", "texmf", "timezone", "xml"
+    "mime.types", "os-release", "papersize", "perl", "protocols", "python3*",
+    "rpc", "services", "sgml", "ssl", "terminfo", "texmf", "timezone", "xml"
 };
 
 /* Of some directories only these. */
