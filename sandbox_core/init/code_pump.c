@@ -73,8 +73,7 @@ sbx_code_pump_close(sbx_code_context_t *context)
     context->due = 0;
     context->retry = 0;
 
-    free(context->frame);
-    context->frame = NULL;
+    sbx_code_unwrite(context);
 }
 
 
@@ -110,8 +109,7 @@ sbx_code_pump_last(sbx_code_context_t *context)
         }
     }
 
-    free(context->frame);
-    context->frame = NULL;
+    sbx_code_unwrite(context);
 }
 
 

@@ -39,8 +39,10 @@ test_malformed(void)
         "frame('result', ('id', id), ('main', 1), ('n' * 129, 'x'))",
         "frame('result', ('id', id), ('main', 1), ('', 'x'))",
         "frame('result', ('id', id), ('main', 1), ('a/b', 'x\\0y'))",
-        "s.sendall(b'result 20\\n' + field('id', id) + b'main 99\\n1234567890')",
-        "s.sendall(b'result 30\\n' + field('id', id) + b'main 1\\n1xtext 1\\n1')",
+        "s.sendall(b'result 20\\n' + field('id', id) +"
+        " b'main 99\\n1234567890')",
+        "s.sendall(b'result 30\\n' + field('id', id) +"
+        " b'main 1\\n1xtext 1\\n1')",
         "s.sendall(b'result 10\\n' + field('id', id) + b'main 1\\n1\\n')",
         "s.sendall(b'error 300\\nid ')"
     };
@@ -303,6 +305,75 @@ test_calls(void)
 }
 
 
+/* Code that does not fit into what all that waits may hold. */
+
+static void
+test_room(void)
+{
+    int             i, n;
+    long            before;
+    char           *text;
+    pid_t           pid;
+    uint64_t        execution;
+    code_answer_t   first, w[24];
+
+    static const code_t  x = { .code = "print('begun', flush=True)\n"
+                               "while not os.path.exists('/tmp/go'):"
+                               " time.sleep(.01)" };
+
+    before = resident();
+    memset(&first, 0, sizeof(first));
+    memset(w, 0, sizeof(w));
+    code_begin(&x, &first);
+    ok(code_until(&first, "begun"), "a run, behind which there wait");
+
+    text = malloc(1000001);
+    memset(text, '#', 1000000);
+    text[1000000] = '\0';
+
+    for (i = 0; i < 24; i++) {
+        sbx_f_code_t  f;
+
+        memset(&f, 0, sizeof(f));
+        f.verb = SBX_CODE_RUN;
+        f.timeout = SBX_UNSET;
+        f.max_output = SBX_UNSET;
+        f.code_size = 1000000;
+        f.strings_size = 1000000;
+        init_call(&s, SBX_OP_CODE, NULL, NULL, 0, &w[i].call);
+        init_send(w[i].call.fd, SBX_F_CODE, &f, sizeof(f));
+        pid = fork();
+
+        if (pid == 0) {
+            /* init does not read all of it now */
+
+            for (n = 0; n < 1000000; n += 50000) {
+                init_send(w[i].call.fd, SBX_F_STRINGS, text + n, 50000);
+            }
+
+            _exit(0);
+        }
+    }
+
+    ok(code_next(&w[0]) == SBX_F_ACCEPTED, "some that have been read");
+    ok(resident() - before < 16 * 1024 * 1024, "and some that have not");
+
+    init_shell(&s, "touch /tmp/go", &r);
+    code_finish(&first);
+    execution = first.ran.execution;
+
+    for (i = 0, n = 0; i < 24; i++) {
+        code_finish(&w[i]);
+        n += w[i].ended == SBX_F_RAN && w[i].ran.flags == 0
+             && w[i].ran.execution == ++execution;
+    }
+
+    is_int(n, 24, "all are run, one after the other");
+    code_fresh(&first);
+    free(text);
+}
+
+
 int
 main(void)
 {
@@ -319,6 +390,7 @@ main(void)
     test_slow();
     test_idle_flood();
     test_calls();
+    test_room();
     ok(init_stop(&s), "the session ends");
 
     return done_testing();

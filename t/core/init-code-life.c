@@ -351,6 +351,30 @@ test_groups(void)
 }
 
 
+/* Of one run, not of all that its interpreter has run. */
+
+static void
+test_cpu(void)
+{
+    int     i, n;
+    code_t  x = { .context = "python" };
+
+    x.code = "t = time.process_time()\n"
+             "while time.process_time() - t < 0.7: pass";
+
+    for (i = 0, n = 0; i < 3; i++) {
+        code_call(&x);
+        n += a.ended == SBX_F_RAN && a.ran.flags == 0;
+    }
+
+    is_int(n, 3, "processor time counts anew for each run");
+
+    x.code = "while True: pass";
+    code_call(&x);
+    ok(code_died(SBX_REASON_CPU_TIME), "who uses up what a run may is killed");
+}
+
+
 static void
 test_process(void)
 {
@@ -362,7 +386,8 @@ test_process(void)
     const uint8_t   *p;
     sbx_f_process_t  ask = { .verb = SBX_PROCESS_GET };
 
-    code("show(os.getpid())");
+    code("pass");
+    code("pass");
     pid = a.context.pid;
     ask.pid = pid;
     memset(&state, 0, sizeof(state));
@@ -553,6 +578,7 @@ main(void)
         return skip_all("root, python3 and sandbox-init are needed");
     }
 
+    init_config.limits.cpu_seconds = 1500;
     code_start();
     test_contexts();
     test_delete_running();
@@ -560,6 +586,7 @@ main(void)
     test_pause();
     test_busy();
     test_groups();
+    test_cpu();
     test_process();
     test_files();
     test_warm();
