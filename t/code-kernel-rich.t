@@ -292,6 +292,19 @@ PY
 }
 $k->stop;
 
+SKIP: {
+    skip 'IPython is not installed', 3 if !has('IPython');
+
+    $k = kernel('python');
+    $k->setup(preload => ['IPython']);
+    shows('%time 6*7', '42', 'IPython can be imported ahead');
+    shows("_, In[-2], 'IPython' in dir()", q{(42, '%time 6*7', False)},
+          'and counts cells from the first');
+    is($k->run('display(1, display_id="a"); 1')->{results}[0]{'text/plain'},
+       '1', 'with displays');
+    $k->stop;
+}
+
 
 # ---- figures --------------------------------------------------------------
 
@@ -344,6 +357,12 @@ SKIP: {
     is(scalar @{ values_of($r, 'image/png') }, 1,
        'one of a cell that fails does');
     is($r->{error}{name}, 'ZeroDivisionError', 'with the error');
+
+    $r = $k->run("plt.title('\$\\\\nosuch\$')\nplt.figure()\n"
+                 . "plt.plot([1])\nNone");
+    is($r->{error}{name}, 'ValueError', 'one that cannot be drawn is an error');
+    is(scalar @{ values_of($r, 'image/png') }, 1, 'but keeps no other back');
+    is_deeply(types($k->run('1')), ['text/plain'], 'and does not come again');
 
     $r = $k->run("from matplotlib.figure import Figure\nf = Figure()\n"
                  . "f.subplots().plot([1])\nf");

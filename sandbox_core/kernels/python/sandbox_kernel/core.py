@@ -204,7 +204,7 @@ class Kernel:
     # ---- the interpreter as cells find it ---------------------------------
 
     def prepare(self):
-        # A name of the interpreter's own stays in its way, as in all modules.
+        # Of main.py nothing is to be seen in the cells' namespace.
         for name in list(self.ns):
             if name not in ('__name__', '__builtins__'):
                 del self.ns[name]
@@ -252,10 +252,12 @@ class Kernel:
 
     def forked(self):
         """In a child that is still this program: it speaks to nobody."""
-        fd, self.channel.fd = self.channel.fd, -1
         self.channel.lock = _thread.allocate_lock()
-        if fd != -1:
-            os.close(fd)
+        for fd in (self.channel.fd, *self.kept.values()):
+            if fd != -1:
+                os.close(fd)
+        self.channel.fd = -1
+        self.kept = {}
 
     # ---- frames -----------------------------------------------------------
 
@@ -450,6 +452,7 @@ class Kernel:
 
         sys.last_type, sys.last_value = type(failed), failed
         sys.last_traceback = failed.__traceback__
+        sys.last_exc = failed
 
         return [(key, self.text(value)) for key, value
                 in zip((b'name', b'value', b'traceback'), told[0])], status
@@ -488,6 +491,7 @@ class Kernel:
                 sys.stdout = fresh[1]
             if sys.stderr is self.streams[2]:
                 sys.stderr = fresh[2]
+            sys.__stdout__, sys.__stderr__ = fresh[1:]
             self.streams = fresh
 
     # ---- a cell -----------------------------------------------------------
@@ -512,12 +516,15 @@ class Kernel:
                 sys.displayhook(value)
         finally:
             # Figures of a cell that failed are shown as well.
-            if 'matplotlib._pylab_helpers' in sys.modules:
-                self.show_figures()
-            if self.shell is not None:
-                self.shell.after_cell()
-            if sys.stdout is not self.streams[1]:
-                self.flush()
+            try:
+                figures = sys.modules.get('sandbox_kernel.figures')
+                if figures is not None:
+                    figures.flush()
+            finally:
+                if self.shell is not None:
+                    self.shell.after_cell()
+                if sys.stdout is not self.streams[1]:
+                    self.flush()
 
     def evaluate(self, body, last):
         flags = 0
@@ -680,11 +687,6 @@ class Kernel:
 
         from . import special
         return special.stand_in(self)
-
-    def show_figures(self):
-        figures = sys.modules.get('sandbox_kernel.figures')
-        if figures is not None:
-            figures.flush()
 
     @staticmethod
     def text(value):

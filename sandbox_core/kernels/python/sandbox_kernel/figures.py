@@ -54,11 +54,17 @@ def show_one(manager):
 
 def flush():
     """At the end of a cell."""
-    managers = [m for m in Gcf.get_all_fig_managers()
-                if isinstance(m, FigureManager)]
+    failed = None
 
-    for manager in managers:
-        show_one(manager)
+    for manager in Gcf.get_all_fig_managers():
+        if isinstance(manager, FigureManager):
+            try:
+                show_one(manager)
+            except Exception as e:
+                failed = failed or e
+
+    if failed is not None:
+        raise failed
 
 
 def image(figure):
