@@ -154,7 +154,7 @@ sub with_document {
     $text =~ s/127\.0\.0\.1:8080/127.0.0.1:@{[ $t->port ]}/g;
 
     my $made = $t->session(manifest =>
-                           { capabilities => [ qw(shell files ports) ] });
+                           { capabilities => [ qw(shell files code ports) ] });
     my $script = <<"SH";
 set -u
 cd $p

@@ -62,7 +62,7 @@ sub plain {
     my ($text) = @_;
 
     $text =~ s/"modified_at":"[^"]*"/"modified_at":"TIME"/g;
-    $text =~ s/"(pid|duration_s|cpu_\w+_s|memory_peak|processes_peak|\w+_bytes|throttled_s)":[\d.e-]+/"$1":N/g;
+    $text =~ s/"(pid|duration_s|startup_s|cpu_\w+_s|memory_peak|processes_peak|\w+_bytes|throttled_s)":[\d.e-]+/"$1":N/g;
 
     return [ split /\n/, $text ];
 }

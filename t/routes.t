@@ -63,6 +63,7 @@ my %JSON_OF = (
     run => { steps => [ { cmd => 'true' } ] },
     patchSession => { metadata => {} },
     exec => { cmd => 'touch /tmp/has-run' },
+    runCode => { code => 'open("/tmp/has-run", "w")' },
     install => { packages => [ 'x' ] },
     signalProcess => { signal => 15 },
     resizeProcess => { rows => 1, cols => 1 },
@@ -83,7 +84,7 @@ sub ask {
 
     my %in = (session_id => $id, path => 'kept', pid => 7, port => 8080,
               rest => 'x', name => 'report', tenant_id => 'someone',
-              user_id => 'sometimes');
+              user_id => 'sometimes', context_id => 'python');
     my $path = $op->{path} =~ s{^/admin}{}r;
 
     $path =~ s/\{(\w+)\}/$in{$1}/g;
@@ -144,7 +145,7 @@ sub answers {
 
 sub owned {
     return $t->api(POST => '/sessions',
-                   { manifest => { capabilities => [qw(shell files ports)] } },
+                   { manifest => { capabilities => [qw(shell files code ports)] } },
                    base => '/own', headers => \%ALICE)->{json}{session_id};
 }
 
