@@ -16,7 +16,8 @@ use SandboxTest::More;
 my $t = SandboxTest->new(
     workers => 2,
     http => "    sandbox_quota user sessions=2;\n"
-            . "    sandbox_quota node sessions=50 memory=64GB;",
+            . "    sandbox_quota node sessions=50 memory=64GB;\n"
+            . "    sandbox_pool base sessions=1;",
     server => <<'CONF')->start;
         location = /metrics { sandbox_api metrics; }
         location /admin/ { sandbox_api admin; }

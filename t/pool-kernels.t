@@ -45,6 +45,10 @@ sub language {
     my ($t, $name, $main) = @_;
 
     my $dir = $t->prefix . "/helpers/kernels/$name";
+
+    # those of the build are not the test's to write to
+
+    unlink $t->prefix . '/helpers/kernels';
     make_path($dir);
 
     open my $f, '>', "$dir/main.py" or die $!;

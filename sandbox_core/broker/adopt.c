@@ -280,11 +280,13 @@ sbx_adopt_found(const char *id, void *data)
 }
 
 
+/* All are killed before any is waited for. */
+
 static void
 sbx_adopt_groups(sbx_broker_t *b)
 {
     int               rc;
-    size_t            i;
+    size_t            i, left;
     uint64_t          until;
     sbx_error_t       e;
     sbx_adopt_list_t  list;
@@ -299,18 +301,32 @@ sbx_adopt_groups(sbx_broker_t *b)
 
     until = sbx_now_us() + SBX_ADOPT_SWEEP_WAIT;
 
-    for (i = 0; i < list.n; i++) {
-        do {
+    for ( ;; ) {
+        left = 0;
+
+        for (i = 0; i < list.n; i++) {
             rc = sbx_cgroup_sweep(b->cgroup, list.ids[i], &e);
 
             if (rc == 1) {
-                (void) poll(NULL, 0, SBX_ADOPT_SWEEP_STEP);
-            }
-        } while (rc == 1 && sbx_now_us() < until);
+                /* those that are dying move to the front */
+                memmove(list.ids[left++], list.ids[i], sizeof(list.ids[0]));
 
-        if (rc != 0) {
-            sbx_adopt_stuck(b, list.ids[i], rc == -1 ? &e : NULL);
+            } else if (rc == -1) {
+                sbx_adopt_stuck(b, list.ids[i], &e);
+            }
         }
+
+        list.n = left;
+
+        if (left == 0 || sbx_now_us() >= until) {
+            break;
+        }
+
+        (void) poll(NULL, 0, SBX_ADOPT_SWEEP_STEP);
+    }
+
+    for (i = 0; i < list.n; i++) {
+        sbx_adopt_stuck(b, list.ids[i], NULL);
     }
 
     free(list.ids);
