@@ -305,7 +305,17 @@ test: tests
 	@$(TEST_ENV) PERL5LIB=$(ROOT)/t/lib prove --formatter=SandboxSummary -j$(JOBS) \
 	    $(TESTS_RUN)
 
-bench: build
+# The clock of the benchmarks.
+MEASURE     := $(BUILD)/bench/measure
+MEASURE_SRC := $(wildcard t/bench/lib/*.c)
+
+$(MEASURE): $(MEASURE_SRC) t/bench/lib/measure.h $(LIB)
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) $(CORE_BASE) -O2 $(CORE_INCS) $(CORE_LINK) -o $@ $(MEASURE_SRC) \
+	    $(LIB) $(CORE_LIBS)
+
+bench: build $(MEASURE)
 	@$(TEST_ENV) t/bench/run
 
 include t/lib/check.mk
