@@ -78,15 +78,23 @@ sbx_init_code_group(const sbx_task_t *task, int *fds, unsigned nfds)
 
         context->command = c;
         context->kernel = SBX_KERNEL_ROOM;
-        sbx_code_launch(context);
-        return;
+
+        if (c->nattach == task->attach_count) {
+            sbx_code_launch(context);
+            return;
+        }
+
+        /* it would run outside its group */
+
+        (void) sbx_code_kill(context, SBX_REASON_SIGNAL);
+        nfds = 0;
     }
 
     while (nfds != 0) {
         (void) close(fds[--nfds]);
     }
 
-    if (task->refused == 0) {
+    if (task->refused == 0 && c == NULL) {
         sbx_init_record_over(task->command, NULL);
     }
 
@@ -533,7 +541,7 @@ sbx_code_run(sbx_code_context_t *context)
 
     s = run->strings != NULL ? run->strings + run->ask.code_size : NULL;
 
-    for (i = 0; i < run->ask.envc && rc == 0; i++) {
+    for (i = 0; i < run->ask.envc && s != NULL && rc == 0; i++) {
         rc = sbx_code_append(&body, &size, &used, "env", s, strlen(s));
         s += strlen(s) + 1;
     }

@@ -264,10 +264,19 @@ test_busy(void)
 
     is_int(busy(), 0, "a session with an idle interpreter is idle");
 
+    code("time.sleep(1.1)");
+
+    do {
+        i = (int) busy();
+    } while (i > 1);
+
+    is_int(i, 1, "one where a long run has just ended is not");
+    is_int(busy(), 0, "but has been asked then");
+
     begin(&b, "python", "print('begun', flush=True);"
           " threading.Event().wait()");
     (void) code_until(&b, "begun");
-    is_int(busy(), 1, "one that runs code is not");
+    is_int(busy(), 1, "nor is one that runs code");
     (void) close(b.call.fd);
     b.call.fd = -1;
     code("pass");
@@ -335,6 +344,36 @@ test_groups(void)
     ok(b.ended == SBX_F_ERROR && b.error.code == SBX_E_QUOTA
        && strcmp(b.error.resource, "commands") == 0,
        "where there is none, that is the answer");
+
+    {
+        code_t  x = { .verb = SBX_CODE_CREATE };
+
+        groups = s.groups;
+        code_fresh(&b);
+        code_begin(&x, &b);
+
+        while (s.groups == groups) {
+            init_records(&s, INIT_WAIT);
+        }
+
+        (void) close(b.call.fd);
+        code_fresh(&b);
+        verb(SBX_CODE_LIST, NULL);
+
+        while (strcmp(a.id, "python") != 0 && a.contexts > 1) {
+            verb(SBX_CODE_LIST, NULL);
+        }
+
+        over = s.over;
+        code_group();
+
+        while (s.over == over) {
+            init_records(&s, INIT_WAIT);
+        }
+
+        is_int(s.last_over, init_number,
+               "a context whose maker has left is given up");
+    }
 
     {
         code_t  x = { .code = "1", .timeout = 200 };
