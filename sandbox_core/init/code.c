@@ -16,6 +16,7 @@
 
 
 #define SBX_CODE_SEND_BUFFER   32768
+#define SBX_CODE_LONG          1000000   /* us of a run */
 #define SBX_CODE_TIMEOUT       30000   /* ms, of who asks for none */
 
 
@@ -42,6 +43,8 @@ static uint64_t          sbx_code_seq;
 static size_t            sbx_code_held[2];     /* bytes of code that waits,
                                                   and that is next */
 static int               sbx_code_starving;
+static int               sbx_code_lately;
+static char              sbx_code_nothing[1];
 
 
 sbx_code_call_t *
@@ -698,6 +701,11 @@ sbx_code_whole(sbx_code_call_t *call, sbx_error_t *e)
 
     ask = &call->ask;
     p = call->strings;
+
+    if (p == NULL) {
+        p = sbx_code_nothing;
+    }
+
     end = p + ask->strings_size;
 
     if (ask->code_size != 0 && memchr(p, '\0', ask->code_size) != NULL) {
@@ -780,6 +788,29 @@ sbx_init_code_calls(void)
     }
 
     return n;
+}
+
+
+/* The broker knows when a run was asked for, but not when it has ended. */
+
+unsigned
+sbx_init_code_busy(void)
+{
+    unsigned  n;
+
+    n = sbx_init_code_calls() + (sbx_code_lately ? 1 : 0);
+    sbx_code_lately = 0;
+
+    return n;
+}
+
+
+void
+sbx_code_ended(uint64_t duration)
+{
+    if (duration > SBX_CODE_LONG) {
+        sbx_code_lately = 1;
+    }
 }
 
 

@@ -347,6 +347,7 @@ sbx_code_ran(sbx_code_call_t *call)
 
     if (call->turn != 0) {
         ran.duration_us = sbx_now_us() - call->turn;
+        sbx_code_ended(ran.duration_us);
     }
 
     sbx_code_last(call, SBX_F_RAN, &ran, sizeof(ran));

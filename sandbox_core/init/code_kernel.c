@@ -533,7 +533,7 @@ sbx_code_run(sbx_code_context_t *context)
 
     s = run->strings != NULL ? run->strings + run->ask.code_size : NULL;
 
-    for (i = 0; i < run->ask.envc && rc == 0; i++) {
+    for (i = 0; i < run->ask.envc && s != NULL && rc == 0; i++) {
         rc = sbx_code_append(&body, &size, &used, "env", s, strlen(s));
         s += strlen(s) + 1;
     }

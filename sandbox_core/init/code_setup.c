@@ -47,7 +47,7 @@ sbx_code_setup(sbx_code_context_t *context)
         rc = sbx_code_append(&body, &size, &used, "cwd", path, n);
     }
 
-    p = context->preload;
+    p = context->preload != NULL ? context->preload : "";
     end = p + context->preload_size;
 
     for ( /* void */ ; p < end && rc == 0; p += strlen(p) + 1) {

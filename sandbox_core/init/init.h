@@ -382,6 +382,8 @@ void sbx_init_hand_over(int fd);
 void sbx_init_code_tick(uint64_t now);
 /* Calls that are not answered. */
 unsigned sbx_init_code_calls(void);
+/* The same, and one more where a long run has ended since it was asked. */
+unsigned sbx_init_code_busy(void);
 void sbx_init_code_alive(void);
 /* Interrupts what runs, takes out what waits; how many there were. */
 unsigned sbx_init_code_cancel(void);

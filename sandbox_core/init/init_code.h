@@ -203,6 +203,8 @@ void sbx_code_interest(sbx_code_call_t *call);
 /* A call is the next one, and may wait for room. */
 void sbx_code_head(sbx_code_call_t *call);
 void sbx_code_strings_free(sbx_code_call_t *call);
+/* A run has, after so many microseconds. */
+void sbx_code_ended(uint64_t duration);
 void sbx_code_calls_tick(uint64_t now);
 
 /* code_answer.c */

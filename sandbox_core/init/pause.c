@@ -76,7 +76,7 @@ sbx_init_busy(void)
     sbx_init_call_t  *call;
 
     n = sbx_init_command_running() + sbx_init_file_calls()
-        + sbx_init_port_calls() + sbx_init_code_calls();
+        + sbx_init_port_calls() + sbx_init_code_busy();
 
     for (call = sbx_init_call_each(NULL);
          call != NULL;

@@ -264,10 +264,19 @@ test_busy(void)
 
     is_int(busy(), 0, "a session with an idle interpreter is idle");
 
+    code("time.sleep(1.1)");
+
+    do {
+        i = (int) busy();
+    } while (i > 1);
+
+    is_int(i, 1, "one where a long run has just ended is not");
+    is_int(busy(), 0, "but has been asked then");
+
     begin(&b, "python", "print('begun', flush=True);"
           " threading.Event().wait()");
     (void) code_until(&b, "begun");
-    is_int(busy(), 1, "one that runs code is not");
+    is_int(busy(), 1, "nor is one that runs code");
     (void) close(b.call.fd);
     b.call.fd = -1;
     code("pass");
