@@ -21,7 +21,7 @@ sub types { return join ' ', map { $_->{type} } @_ }
 
 
 for my $form ('ndjson', 'sse') {
-    subtest "$form: events in the order of what was done" => sub {
+    subtest "$form: events of all types" => sub {
         my $f = code_stream($s, <<'PY', _http => { sse => $form eq 'sse' });
 import sys
 print('one')
@@ -40,18 +40,39 @@ PY
         my $r = $f->rest;
         my @e = joined(@{ $r->{events} });
 
-        is(types(@e), 'start stdout result stderr result stdout result end',
-           'the events');
-        is("$e[0]{context_id} $e[0]{language}", 'python python', 'start');
-        is("$e[1]{data}$e[1]{offset} $e[5]{data}$e[5]{offset}",
-           "one\n0 three\n4", 'texts with their offsets');
+        my ($start, $end) = @e[0, -1];
+        my @results = grep { $_->{type} eq 'result' } @e;
+
+        # what is written after a result may be read together with it
+
+        my %first;
+        $first{ $e[$_]{type} } //= $_ for 0 .. $#e;
+        my ($second) = grep { $e[$_]{type} eq 'result'
+                              && $_ != $first{result} } 0 .. $#e;
+
+        is($first{start}, 0, 'the start comes first');
+        is($e[-1]{type}, 'end', 'the end last');
+        cmp_ok($first{stdout}, '<', $first{result},
+               'output before what is shown after it');
+        cmp_ok($first{stderr}, '<', $second, 'of both streams');
+        is("$start->{context_id} $start->{language}", 'python python',
+           'start');
+        is("$r->{stdout}$r->{stderr}", "one\nthree\ntwo\n", 'texts');
+
+        my $at = 0;
+
+        for my $e (grep { $_->{type} eq 'stdout' } @{ $r->{events} }) {
+            is($e->{offset}, $at, 'an offset');
+            $at += length $e->{data};
+        }
+
         is(join(' ', map { $_->{'text/plain'} . $_->{is_main_result} }
-                     @e[2, 4, 6]), "'shown'0 'again'0 421", 'results');
-        is("$e[7]{exit_code} $e[7]{reason} $e[7]{stdout_bytes}",
+                     @results), "'shown'0 'again'0 421", 'results in order');
+        is("$end->{exit_code} $end->{reason} $end->{stdout_bytes}",
            '0 exited 10', 'the end');
-        ok(!exists $e[7]{$_}, "has no $_")
+        ok(!exists $end->{$_}, "has no $_")
             for qw(text stdout stderr results);
-        is($e[7]{error}, undef, 'but the rest of the answer');
+        is($end->{error}, undef, 'but the rest of the answer');
         ok($f->{whole}, 'the body ends as it should');
     };
 }

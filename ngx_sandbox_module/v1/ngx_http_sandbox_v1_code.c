@@ -1,6 +1,6 @@
 /*
  * Code for an interpreter that remembers.  A run waits for its turn in its
- * context; what it writes and shows comes in the order in which it did.
+ * context; what it writes comes before what it shows after that.
  */
 
 #include "ngx_http_sandbox_v1_code.h"
