@@ -30,7 +30,8 @@ my %SEEN = (
     environment => 'env | sort',
     identity => 'id; hostname; cat /etc/passwd /etc/group /etc/hosts; umask;'
                 . ' pwd; grep -E "^(Cap|Seccomp|NoNewPrivs|Uid|Gid|Groups)" '
-                . '/proc/self/status; awk "{ print \$1, \$3 }" /proc/self/uid_map',
+                . '/proc/self/status; '
+                . 'awk "{ print \$1, \$3 }" /proc/self/uid_map',
     limits => 'cat /proc/self/limits',
     machine => 'nproc; getconf _NPROCESSORS_ONLN; cat /proc/meminfo; '
                . 'grep -v -E "MHz|bogomips" /proc/cpuinfo; cat /proc/stat '

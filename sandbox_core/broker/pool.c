@@ -347,7 +347,7 @@ sbx_pool_tick(sbx_timer_t *timer)
         return;
     }
 
-    if (pools->half) {
+    if (pools->filling != NULL) {
         pools->half = 0;
         sbx_pool_launch(pools->filling);
         return;
