@@ -39,8 +39,8 @@ my %SEEN = (
     mounts => 'sed -E "s/^[0-9]+ [0-9]+ [0-9:]+ //; s/ (shared|master):[0-9]+'
               . '//g; s/gid=[0-9]+/gid=N/; s/[a-z]*dev=?[0-9]+//g;'
               . ' s:/dev/loop[0-9]+:loop:g" /proc/self/mountinfo',
-    room => 'df -P / /home/user /dev/shm /run /tmp | sed "s:/dev/loop[0-9]*'
-            . ':loop:"; df -iP / /dev/shm | sed "s:/dev/loop[0-9]*:loop:"',
+    room => '{ df -P / /home/user /dev/shm /run /tmp; df -iP / /dev/shm; } '
+            . '| sed -E "s:/dev/loop[0-9]+:loop:; s/ +/ /g"',
     files => 'ls -lanR /home /tmp /run /dev/shm /var/tmp /root 2>&1 '
              . '| sed -E "s/ [A-Z][a-z]{2} +[0-9]+ +[0-9:]+ / /"',
     processes => 'for p in /proc/[0-9]*; do read -r name < $p/comm; '
