@@ -190,7 +190,7 @@ subtest 'what it asked for is what holds' => sub {
                                resources => { processes => 12,
                                               open_files => 40,
                                               max_file_size => '1MB',
-                                              exec_timeout_s => 3,
+                                              exec_timeout_s => 6,
                                               memory => '40MB',
                                               cpus => 0.25 } })->{json};
     my $id = $s->{session_id};
@@ -209,8 +209,6 @@ subtest 'what it asked for is what holds' => sub {
     like($t->run($id, 'free -m')->{stdout}, qr/^Mem: +40 /m, 'memory, seen');
     $r = $t->run($id, [ 'python3', '-c', 'x = b"x" * (60 << 20)' ]);
     is($r->{reason}, 'memory', 'and kept');
-    is($t->run($id, 'head -c 30000000 /dev/zero | tail | wc -c')->{reason},
-       'exited', 'what is below it is had');
     like($t->run($id, 'head -c 2000000 /dev/zero > big; ls -l big')->{stdout},
          qr/ 1048576 /, 'file size');
     is($t->run($id, 'sleep 60')->{reason}, 'timeout', 'time of a command');
