@@ -195,6 +195,9 @@ endif
 -include $(if $(SANITIZED),$(CORE_SRCS:$(CORE)/%.c=$(STATIC_DIR)/%.d))
 
 
+include kernels.mk
+
+
 # ---- the module -----------------------------------------------------------
 
 MODULE     := $(BUILD)/ngx_http_sandbox_module.so
@@ -337,6 +340,9 @@ install: build
 	install -m 0644 $(MODULE) $(DESTDIR)$(MODULES_DIR)/
 	install -m 0755 $(BUILD)/sandbox-broker $(BUILD)/sandbox-init \
 	    $(BUILD)/sandbox-session $(DESTDIR)$(HELPER_DIR)/
+	rm -rf $(DESTDIR)$(HELPER_DIR)/kernels
+	cp -r $(KERNELS) $(DESTDIR)$(HELPER_DIR)/kernels
+	chmod -R u+w,go+rX,go-w $(DESTDIR)$(HELPER_DIR)/kernels
 	install -m 0644 $(addprefix $(CORE)/include/sandbox_,session.h limits.h \
 	    error.h) $(DESTDIR)$(INCLUDE_DIR)/
 	install -m 0644 $(SESSION_LIB) $(DESTDIR)$(LIB_DIR)/

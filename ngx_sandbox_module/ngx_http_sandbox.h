@@ -161,6 +161,15 @@ void ngx_http_sandbox_json_raw_len(ngx_http_sandbox_json_t *j, const void *s,
  * invalid part. */
 void ngx_http_sandbox_json_string(ngx_http_sandbox_json_t *j, const void *s,
     size_t len);
+/* The same without its quotes: a part of a string, of whole characters. */
+void ngx_http_sandbox_json_chars(ngx_http_sandbox_json_t *j, const void *s,
+    size_t len);
+/* What was written to another, but for its first bytes; or that itself, which
+ * must not be written to after it, nor go before j does. */
+void ngx_http_sandbox_json_copy(ngx_http_sandbox_json_t *j,
+    const ngx_http_sandbox_json_t *from, size_t skip);
+void ngx_http_sandbox_json_join(ngx_http_sandbox_json_t *j,
+    ngx_http_sandbox_json_t *from);
 void ngx_http_sandbox_json_cstring(ngx_http_sandbox_json_t *j, const char *s);
 void ngx_http_sandbox_json_base64(ngx_http_sandbox_json_t *j, const void *s,
     size_t len);
@@ -213,6 +222,19 @@ extern ngx_http_sandbox_route_t  ngx_http_sandbox_metrics_routes[];
 extern ngx_http_sandbox_route_t  ngx_http_sandbox_status_routes[];
 
 
+/* How a piece of code ended. */
+
+typedef enum {
+    NGX_HTTP_SANDBOX_CODE_NONE,   /* none has begun */
+    NGX_HTTP_SANDBOX_CODE_LOST,   /* nobody was there to be told, or to tell */
+    NGX_HTTP_SANDBOX_CODE_OK,
+    NGX_HTTP_SANDBOX_CODE_ERROR,
+    NGX_HTTP_SANDBOX_CODE_TIMEOUT,
+    NGX_HTTP_SANDBOX_CODE_CANCELLED,
+    NGX_HTTP_SANDBOX_CODE_DIED    /* the interpreter */
+} ngx_http_sandbox_code_e;
+
+
 typedef struct {
     ngx_http_sandbox_route_t     *route;
     ngx_str_t                     session;      /* {id}, checked */
@@ -247,6 +269,9 @@ typedef struct {
     const char                   *quota_scope;  /* that refused */
     const char                   *quota_resource;
     ngx_str_t                     argv;         /* each with its NUL */
+    ngx_str_t                     context;      /* of an interpreter */
+    ngx_str_t                     language;     /* of it */
+    ngx_http_sandbox_code_e       outcome;      /* of a piece of code */
 } ngx_http_sandbox_ctx_t;
 
 /* The location's content handler. */
@@ -471,6 +496,9 @@ typedef struct {
     u_char                        tail[4];
     size_t                        tail_len;     /* before .offset */
 } ngx_http_sandbox_text_t;
+
+/* How many bytes at the end may be the beginning of a character. */
+size_t ngx_http_sandbox_text_tail(const u_char *p, size_t len);
 
 /*
  * An event of what can be told by now, {"type","data","offset"}; with "last"

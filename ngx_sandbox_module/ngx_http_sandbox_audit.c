@@ -257,6 +257,13 @@ ngx_http_sandbox_audit_what(ngx_http_sandbox_json_t *j, ngx_http_request_t *r,
             ngx_http_sandbox_audit_string(j, ",\"path\":", &ctx->path);
         }
 
+        if (ctx->context.len != 0) {
+            ngx_http_sandbox_audit_string(j, ",\"context_id\":",
+                                          &ctx->context);
+            ngx_http_sandbox_audit_string(j, ",\"language\":",
+                                          &ctx->language);
+        }
+
         return;
     }
 
@@ -342,7 +349,8 @@ ngx_http_sandbox_audit_answer(ngx_http_sandbox_json_t *j,
 }
 
 
-/* A command that began and whose end nobody told has none. */
+/* A command that began and whose end nobody told has none.  Of code the cost
+ * is not known: its interpreter goes on. */
 
 static void
 ngx_http_sandbox_audit_cost(ngx_http_sandbox_json_t *j,
@@ -357,12 +365,20 @@ ngx_http_sandbox_audit_cost(ngx_http_sandbox_json_t *j,
         ngx_http_sandbox_audit_number(j, ",\"exit\":", ctx->exit);
         ngx_http_sandbox_json_raw(j, ",\"reason\":");
         ngx_http_sandbox_json_cstring(j, ctx->reason);
-        ngx_http_sandbox_json_raw(j, ",\"cpu_s\":");
-        ngx_http_sandbox_json_seconds(j, (uint64_t) ngx_max(ctx->cpu_us, 0));
+
+        if (ctx->outcome == NGX_HTTP_SANDBOX_CODE_NONE) {
+            ngx_http_sandbox_json_raw(j, ",\"cpu_s\":");
+            ngx_http_sandbox_json_seconds(j,
+                                         (uint64_t) ngx_max(ctx->cpu_us, 0));
+        }
+
         ngx_http_sandbox_json_raw(j, ",\"wall_s\":");
         ngx_http_sandbox_json_seconds(j, (uint64_t) ngx_max(ctx->wall_us, 0));
-        ngx_http_sandbox_audit_number(j, ",\"memory_peak\":",
-                                      ctx->memory_peak);
+
+        if (ctx->outcome == NGX_HTTP_SANDBOX_CODE_NONE) {
+            ngx_http_sandbox_audit_number(j, ",\"memory_peak\":",
+                                          ctx->memory_peak);
+        }
 
     } else if (ctx->pid > 0) {
         ngx_http_sandbox_json_raw(j, ",\"exit\":null,\"reason\":null");

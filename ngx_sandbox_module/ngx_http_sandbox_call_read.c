@@ -54,6 +54,10 @@ static ngx_int_t ngx_http_sandbox_call_check_match(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
 static ngx_int_t ngx_http_sandbox_call_check_state(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
+static ngx_int_t ngx_http_sandbox_call_check_context(
+    ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
+static ngx_int_t ngx_http_sandbox_call_check_field(
+    ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
 static ngx_int_t ngx_http_sandbox_call_check_socket(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
 static ngx_int_t ngx_http_sandbox_call_check_owner(
@@ -109,6 +113,13 @@ static const ngx_http_sandbox_shape_t  ngx_http_sandbox_shapes[] = {
     BYTES(SBX_F_DATA),
     STRINGS(SBX_F_CHANGE, sbx_f_change_t, change),
     STRINGS(SBX_F_MATCH, sbx_f_match_t, match),
+
+    /* code */
+    STRINGS(SBX_F_CONTEXT, sbx_f_context_t, context),
+    FIXED(SBX_F_RESULT, sbx_f_result_t),
+    STRINGS(SBX_F_FIELD, sbx_f_field_t, field),
+    BYTES(SBX_F_PIECE),
+    FIXED(SBX_F_RAN, sbx_f_ran_t),
 
     /* ports */
     { SBX_F_SOCKET, 1, 0, 0, ngx_http_sandbox_call_check_socket },
@@ -598,6 +609,35 @@ ngx_http_sandbox_call_check_state(ngx_http_sandbox_call_t *call,
     }
 
     return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_call_check_context(ngx_http_sandbox_call_t *call,
+    const u_char *payload, size_t len)
+{
+    const char       *id, *language, *cwd;
+    sbx_f_context_t   context;
+
+    if (sbx_wire_check_context(payload, len, &context, &id, &language, &cwd)
+        != 0)
+    {
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_call_check_field(ngx_http_sandbox_call_t *call,
+    const u_char *payload, size_t len)
+{
+    const char     *name;
+    sbx_f_field_t   field;
+
+    return sbx_wire_check_field(payload, len, &field, &name) == 0
+           ? NGX_OK : NGX_ERROR;
 }
 
 

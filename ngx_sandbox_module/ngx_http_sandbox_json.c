@@ -181,6 +181,16 @@ void
 ngx_http_sandbox_json_string(ngx_http_sandbox_json_t *j, const void *s,
     size_t len)
 {
+    ngx_http_sandbox_json_raw_len(j, "\"", 1);
+    ngx_http_sandbox_json_chars(j, s, len);
+    ngx_http_sandbox_json_raw_len(j, "\"", 1);
+}
+
+
+void
+ngx_http_sandbox_json_chars(ngx_http_sandbox_json_t *j, const void *s,
+    size_t len)
+{
     size_t         n;
     u_char         escape[8];
     ngx_uint_t     valid;
@@ -189,8 +199,6 @@ ngx_http_sandbox_json_string(ngx_http_sandbox_json_t *j, const void *s,
     static const u_char  names[] = "\"\"\\\\\bb\ff\nn\rr\tt";
 
     p = s;
-
-    ngx_http_sandbox_json_raw_len(j, "\"", 1);
 
     while (len != 0 && !j->failed) {
         n = ngx_http_sandbox_json_plain(p, len);
@@ -230,8 +238,42 @@ ngx_http_sandbox_json_string(ngx_http_sandbox_json_t *j, const void *s,
         p += n;
         len -= n;
     }
+}
 
-    ngx_http_sandbox_json_raw_len(j, "\"", 1);
+
+void
+ngx_http_sandbox_json_copy(ngx_http_sandbox_json_t *j,
+    const ngx_http_sandbox_json_t *from, size_t skip)
+{
+    size_t              n;
+    const ngx_chain_t  *cl;
+
+    for (cl = from->out; cl != NULL; cl = cl->next) {
+        n = cl->buf->last - cl->buf->pos;
+
+        if (n > skip) {
+            ngx_http_sandbox_json_raw_len(j, cl->buf->pos + skip, n - skip);
+        }
+
+        skip -= ngx_min(n, skip);
+    }
+
+    j->failed |= from->failed;
+}
+
+
+void
+ngx_http_sandbox_json_join(ngx_http_sandbox_json_t *j,
+    ngx_http_sandbox_json_t *from)
+{
+    j->failed |= from->failed;
+
+    if (from->out != NULL) {
+        *j->last = from->out;
+        j->last = from->last;
+        j->buf = from->buf;
+        j->size += from->size;
+    }
 }
 
 

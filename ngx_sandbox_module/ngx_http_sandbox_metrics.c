@@ -29,6 +29,23 @@ static const char *const  ngx_http_sandbox_results[] = {
 };
 
 
+/* By ngx_http_sandbox_code_e, from the second on; a language that this program
+ * does not know is "other". */
+
+static const char *const  ngx_http_sandbox_outcomes[] = {
+    "unfinished", "ok", "error", "timeout", "cancelled", "died"
+};
+
+static const char *const  ngx_http_sandbox_languages[] = {
+    "python", "javascript", "bash", "other"
+};
+
+#define NGX_HTTP_SANDBOX_OUTCOMES                                             \
+    (sizeof(ngx_http_sandbox_outcomes) / sizeof(char *))
+#define NGX_HTTP_SANDBOX_LANGUAGES                                            \
+    (sizeof(ngx_http_sandbox_languages) / sizeof(char *))
+
+
 /* Upper bounds in milliseconds; one more bucket has what is above. */
 
 static const ngx_uint_t  ngx_http_sandbox_bounds[] = {
@@ -40,7 +57,7 @@ static const ngx_uint_t  ngx_http_sandbox_bounds[] = {
     (sizeof(ngx_http_sandbox_bounds) / sizeof(ngx_uint_t))
 
 static const char *const  ngx_http_sandbox_timed[] = {
-    "create", "exec", "run", "destroy"
+    "create", "exec", "code", "run", "destroy"
 };
 
 #define NGX_HTTP_SANDBOX_TIMED                                                \
@@ -56,6 +73,8 @@ typedef struct {
     ngx_atomic_t    requests[NGX_HTTP_SANDBOX_METRICS_OPS]
                             [NGX_HTTP_SANDBOX_METRICS_CLASSES];
     ngx_atomic_t    creates[NGX_HTTP_SANDBOX_RESULTS];
+    ngx_atomic_t    code[NGX_HTTP_SANDBOX_LANGUAGES]
+                        [NGX_HTTP_SANDBOX_OUTCOMES];
     ngx_atomic_t    errors[NGX_HTTP_SANDBOX_METRICS_ERRORS];
     ngx_atomic_t    quotas[SBX_SCOPES][SBX_QUOTA_RESOURCES];
     ngx_atomic_t    in;
@@ -74,6 +93,8 @@ static ngx_http_sandbox_metrics_t *ngx_http_sandbox_metrics(
 static ngx_uint_t ngx_http_sandbox_metrics_op(const char *op);
 static void ngx_http_sandbox_metrics_create(ngx_http_sandbox_metrics_t *m,
     const ngx_http_sandbox_ctx_t *ctx, ngx_uint_t status);
+static void ngx_http_sandbox_metrics_code(ngx_http_sandbox_metrics_t *m,
+    const ngx_http_sandbox_ctx_t *ctx);
 static void ngx_http_sandbox_metrics_time(ngx_http_sandbox_metrics_t *m,
     const char *op, ngx_msec_t ms);
 static void ngx_http_sandbox_metrics_errors(ngx_http_sandbox_json_t *j,
@@ -265,6 +286,10 @@ ngx_http_sandbox_metrics_count(ngx_http_request_t *r,
                                                 ? NGX_HTTP_CREATED : status);
     }
 
+    if (ctx->outcome != NGX_HTTP_SANDBOX_CODE_NONE) {
+        ngx_http_sandbox_metrics_code(m, ctx);
+    }
+
     for (i = 0; ctx->error != NULL && i < NGX_HTTP_SANDBOX_METRICS_ERRORS
                 && ngx_http_sandbox_problem_code(i) != NULL; i++)
     {
@@ -314,6 +339,26 @@ ngx_http_sandbox_metrics_create(ngx_http_sandbox_metrics_t *m,
     }
 
     add(m->creates[result], 1);
+}
+
+
+static void
+ngx_http_sandbox_metrics_code(ngx_http_sandbox_metrics_t *m,
+    const ngx_http_sandbox_ctx_t *ctx)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < NGX_HTTP_SANDBOX_LANGUAGES - 1; i++) {
+        if (ctx->language.len == ngx_strlen(ngx_http_sandbox_languages[i])
+            && ngx_strncmp(ctx->language.data, ngx_http_sandbox_languages[i],
+                           ctx->language.len)
+               == 0)
+        {
+            break;
+        }
+    }
+
+    add(m->code[i][ctx->outcome - NGX_HTTP_SANDBOX_CODE_LOST], 1);
 }
 
 
@@ -395,7 +440,7 @@ static void
 ngx_http_sandbox_metrics_words(ngx_http_sandbox_json_t *j,
     ngx_http_sandbox_metrics_t *m)
 {
-    ngx_uint_t  i;
+    ngx_uint_t  i, n;
 
     ngx_http_sandbox_metrics_family(j, "creates_total", "counter",
                                     "Requests to create a session.");
@@ -403,6 +448,17 @@ ngx_http_sandbox_metrics_words(ngx_http_sandbox_json_t *j,
     for (i = 0; i < NGX_HTTP_SANDBOX_RESULTS; i++) {
         print(j, "sandbox_creates_total{result=\"%s\"} %uA\n",
               ngx_http_sandbox_results[i], m->creates[i]);
+    }
+
+    ngx_http_sandbox_metrics_family(j, "code_runs_total", "counter",
+                                    "Pieces of code, by how they ended.");
+
+    for (i = 0; i < NGX_HTTP_SANDBOX_LANGUAGES; i++) {
+        for (n = 0; n < NGX_HTTP_SANDBOX_OUTCOMES; n++) {
+            print(j, "sandbox_code_runs_total{language=\"%s\","
+                  "outcome=\"%s\"} %uA\n", ngx_http_sandbox_languages[i],
+                  ngx_http_sandbox_outcomes[n], m->code[i][n]);
+        }
     }
 
     ngx_http_sandbox_metrics_family(j, "errors_total", "counter",

@@ -743,9 +743,7 @@ ngx_http_sandbox_stream_timer(ngx_event_t *ev)
 /* ---- text --------------------------------------------------------------- */
 
 
-/* How many bytes at the end may be the beginning of a character. */
-
-static size_t
+size_t
 ngx_http_sandbox_text_tail(const u_char *p, size_t len)
 {
     u_char  lead, low, high;

@@ -125,6 +125,11 @@ for my $file (glob "$root/docs/*.md $root/docs/*.yaml $root/docs/*.svg") {
     $mode{"usr/share/doc/nginx-sandbox/$name"} = 0644;
 }
 
+for my $file (glob "$root/sandbox_core/kernels/*/kernel.conf") {
+    my ($name) = $file =~ m{([^/]+/kernel\.conf)$};
+    $mode{"usr/lib/nginx/sandbox/kernels/$name"} = 0644;
+}
+
 for my $file (sort keys %mode) {
     my @st = stat "$dest/$file";
     is(@st ? sprintf('%04o %d', $st[2] & 07777, $st[4]) : 'missing',
@@ -132,6 +137,10 @@ for my $file (sort keys %mode) {
 }
 
 ok(-d "$dest/usr/share/nginx-sandbox/templates", 'a place for templates');
+
+($status, $text) = output('diff', '-r', "$build/kernels",
+                          "$dest/usr/lib/nginx/sandbox/kernels");
+is($text, '', 'kernels are installed as they were prepared');
 
 my @writable;
 find(sub {

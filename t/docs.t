@@ -334,6 +334,7 @@ subtest 'what has an end in a session' => sub {
     my %known = map { $_ => 1 }
                 ($code =~ /memcpy\(error(?:->|\.)resource, "([^"]+)"/g,
                  $code =~ /memcpy\(f->resource, "([^"]+)"/g,
+                 $code =~ /sbx_code_quota\(\w+, "([^"]+)"/g,
                  $code =~ /\{ SBX_INIT_SERVERS_\w+, "([^"]+)" \}/g);
     my ($row) = rows(source('docs/errors.md'), qr/^E2003/);
     my ($list) = $row->[3] =~ /of `resource`: (.*?) \(\[limits/;

@@ -47,6 +47,26 @@ ngx_http_sandbox_route_t  ngx_http_sandbox_v1_routes[] = {
       NGX_HTTP_SANDBOX_BODY_JSON, SBX_CAP_SHELL, "install",
       ngx_http_sandbox_v1_install },
 
+    { NGX_HTTP_POST, "sessions/{id}/code",
+      NGX_HTTP_SANDBOX_BODY_JSON, SBX_CAP_CODE, "code",
+      ngx_http_sandbox_v1_code },
+
+    { NGX_HTTP_POST, "sessions/{id}/contexts",
+      NGX_HTTP_SANDBOX_BODY_JSON, SBX_CAP_CODE, "context_create",
+      ngx_http_sandbox_v1_context_create },
+
+    { NGX_HTTP_GET, "sessions/{id}/contexts",
+      NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_CODE, "contexts",
+      ngx_http_sandbox_v1_context_list },
+
+    { NGX_HTTP_DELETE, "sessions/{id}/contexts/{cid}",
+      NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_CODE, "context_delete",
+      ngx_http_sandbox_v1_context_delete },
+
+    { NGX_HTTP_POST, "sessions/{id}/contexts/{cid}/restart",
+      NGX_HTTP_SANDBOX_BODY_JSON, SBX_CAP_CODE, "context_restart",
+      ngx_http_sandbox_v1_context_restart },
+
     { NGX_HTTP_GET, "sessions/{id}/processes",
       NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_SHELL, "processes",
       ngx_http_sandbox_v1_process_list },
@@ -481,6 +501,39 @@ ngx_http_sandbox_v1_list_end(ngx_http_sandbox_call_t *call,
 
     return ngx_http_sandbox_v1_finish(call,
                 ngx_http_sandbox_json_send(call->request, NGX_HTTP_OK, j));
+}
+
+
+/* The collection's own address and the id: right for any location. */
+
+ngx_int_t
+ngx_http_sandbox_v1_location(ngx_http_request_t *r, const ngx_str_t *id)
+{
+    size_t      len, escapes;
+    u_char     *p;
+    ngx_str_t   value;
+
+    len = r->uri.len;
+
+    while (len > 0 && r->uri.data[len - 1] == '/') {
+        len--;
+    }
+
+    escapes = ngx_escape_uri(NULL, r->uri.data, len, NGX_ESCAPE_URI);
+
+    p = ngx_pnalloc(r->pool, len + 2 * escapes + 1 + id->len);
+
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    value.data = p;
+    p = (u_char *) ngx_escape_uri(p, r->uri.data, len, NGX_ESCAPE_URI);
+    *p++ = '/';
+    p = ngx_cpymem(p, id->data, id->len);
+    value.len = p - value.data;
+
+    return ngx_http_sandbox_add_header(r, "Location", &value);
 }
 
 

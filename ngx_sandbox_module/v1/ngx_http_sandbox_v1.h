@@ -36,6 +36,12 @@ ngx_int_t ngx_http_sandbox_v1_run(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_exec(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_install(ngx_http_request_t *r);
 
+ngx_int_t ngx_http_sandbox_v1_code(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_context_create(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_context_list(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_context_delete(ngx_http_request_t *r);
+ngx_int_t ngx_http_sandbox_v1_context_restart(ngx_http_request_t *r);
+
 ngx_int_t ngx_http_sandbox_v1_process_list(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_process_get(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_v1_process_output(ngx_http_request_t *r);
@@ -136,6 +142,10 @@ void ngx_http_sandbox_v1_quota_object(ngx_http_sandbox_json_t *j,
 
 /* 204, for the finalizer. */
 ngx_int_t ngx_http_sandbox_v1_no_content(ngx_http_request_t *r);
+
+/* Location: of what was made in the collection that the request is to. */
+ngx_int_t ngx_http_sandbox_v1_location(ngx_http_request_t *r,
+    const ngx_str_t *id);
 
 /*
  * NGX_OK and the value, NGX_DECLINED if it is not there, NGX_ABORT if it is

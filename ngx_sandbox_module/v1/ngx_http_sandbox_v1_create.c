@@ -33,8 +33,6 @@ static int ngx_http_sandbox_v1_create_blob(ngx_http_request_t *r,
 static ngx_int_t ngx_http_sandbox_v1_create_frame(
     ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
     const u_char *payload, ngx_fd_t fd);
-static ngx_int_t ngx_http_sandbox_v1_create_location(ngx_http_request_t *r,
-    const sbx_f_session_t *session);
 
 
 /* The limits that a manifest names are those of the table of limits. */
@@ -624,7 +622,7 @@ ngx_http_sandbox_v1_create_frame(ngx_http_sandbox_call_t *call,
     ngx_memcpy(&end, payload, sizeof(sbx_f_end_t));
 
     if (ngx_http_sandbox_v1_session_note(r, session) != NGX_OK
-        || ngx_http_sandbox_v1_create_location(r, &session->session)
+        || ngx_http_sandbox_v1_location(r, &ngx_http_sandbox_ctx(r)->session)
            != NGX_OK)
     {
         return ngx_http_sandbox_v1_broken(call, "more than memory holds");
@@ -636,39 +634,4 @@ ngx_http_sandbox_v1_create_frame(ngx_http_sandbox_call_t *call,
     return ngx_http_sandbox_v1_finish(call,
               ngx_http_sandbox_json_send(r, end.created ? NGX_HTTP_CREATED
                                                         : NGX_HTTP_OK, &j));
-}
-
-
-/* The collection's own address and the id: right for any location. */
-
-static ngx_int_t
-ngx_http_sandbox_v1_create_location(ngx_http_request_t *r,
-    const sbx_f_session_t *session)
-{
-    size_t      len, escapes;
-    u_char     *p;
-    ngx_str_t   value;
-
-    len = r->uri.len;
-
-    while (len > 0 && r->uri.data[len - 1] == '/') {
-        len--;
-    }
-
-    escapes = ngx_escape_uri(NULL, r->uri.data, len, NGX_ESCAPE_URI);
-
-    p = ngx_pnalloc(r->pool, len + 2 * escapes + 1 + sizeof(session->id));
-
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    value.data = p;
-    p = (u_char *) ngx_escape_uri(p, r->uri.data, len, NGX_ESCAPE_URI);
-    *p++ = '/';
-    p = ngx_cpymem(p, session->id,
-                   ngx_strnlen((u_char *) session->id, sizeof(session->id)));
-    value.len = p - value.data;
-
-    return ngx_http_sandbox_add_header(r, "Location", &value);
 }

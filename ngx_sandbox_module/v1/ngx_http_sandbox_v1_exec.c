@@ -222,9 +222,16 @@ ngx_http_sandbox_v1_exec_check(const ngx_http_sandbox_v1_exec_t *body,
         }
     }
 
-    if (body->cwd.data != NULL
-        && (body->cwd.len == 0 || body->cwd.len >= SBX_PATH_MAX
-            || ngx_strlen(body->cwd.data) != body->cwd.len))
+    return ngx_http_sandbox_v1_cwd(&body->cwd, e);
+}
+
+
+int
+ngx_http_sandbox_v1_cwd(const sbx_json_str_t *cwd, sbx_error_t *e)
+{
+    if (cwd->data != NULL
+        && (cwd->len == 0 || cwd->len >= SBX_PATH_MAX
+            || ngx_strlen(cwd->data) != cwd->len))
     {
         return sbx_error(e, 0, SBX_E_PATH,
                          "/cwd: is empty, has a NUL or is longer than %d "

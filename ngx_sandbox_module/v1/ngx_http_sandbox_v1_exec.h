@@ -87,6 +87,9 @@ ngx_int_t ngx_http_sandbox_v1_exec_output(ngx_http_request_t *r,
 void ngx_http_sandbox_v1_exec_json(ngx_http_sandbox_json_t *j,
     const sbx_f_exit_t *end, const ngx_http_sandbox_v1_command_t *command);
 
+/* A working directory that was given, or NULL data; 0 or -1: SBX_E_PATH. */
+int ngx_http_sandbox_v1_cwd(const sbx_json_str_t *cwd, sbx_error_t *e);
+
 /* NGX_OK, NGX_DECLINED for what is no base64, NGX_ERROR. */
 ngx_int_t ngx_http_sandbox_v1_base64(ngx_pool_t *pool,
     const sbx_json_str_t *s, ngx_str_t *bytes);
@@ -135,6 +138,10 @@ int ngx_http_sandbox_v1_signal_bind(ngx_pool_t *pool, const ngx_str_t *text,
 /* The pid that the address names; 0, or -1: SBX_E_PROCESS. */
 int ngx_http_sandbox_v1_process_pid(ngx_http_request_t *r,
     sbx_f_process_t *process, sbx_error_t *e);
+
+/* A member, "cwd", of what is absolute or relative to the workspace. */
+void ngx_http_sandbox_v1_cwd_json(ngx_http_sandbox_json_t *j,
+    const char *cwd, size_t len);
 
 /* A call with its PROCESS frame queued; NULL when out of memory. */
 ngx_http_sandbox_call_t *ngx_http_sandbox_v1_process_call(

@@ -214,8 +214,8 @@ ngx_http_sandbox_v1_process_command(ngx_http_sandbox_json_t *j,
 
 /* As it was asked for; what is relative begins at the workspace. */
 
-static void
-ngx_http_sandbox_v1_process_cwd(ngx_http_sandbox_json_t *j, const char *cwd,
+void
+ngx_http_sandbox_v1_cwd_json(ngx_http_sandbox_json_t *j, const char *cwd,
     size_t len)
 {
     size_t  n;
@@ -271,7 +271,7 @@ ngx_http_sandbox_v1_processes_add(ngx_http_sandbox_v1_processes_t *processes,
                                                            : ",{\"pid\":");
     ngx_http_sandbox_json_int(j, state.pid);
     ngx_http_sandbox_v1_process_command(j, &state, args);
-    ngx_http_sandbox_v1_process_cwd(j, cwd, state.cwd_len);
+    ngx_http_sandbox_v1_cwd_json(j, cwd, state.cwd_len);
     ngx_http_sandbox_json_raw(j, state.user == SBX_USER_ROOT
                                  ? ",\"user\":\"root\",\"tag\":"
                                  : ",\"user\":\"user\",\"tag\":");

@@ -362,7 +362,9 @@ typedef struct {
     sbx_timer_t      timer;
 } sbx_discard_t;
 
-/* ---- languages ----------------------------------------------------------- */
+/*
+ * ---- languages -----------------------------------------------------------
+ */
 
 #define SBX_LANGUAGE_WANTS   12
 

@@ -663,7 +663,9 @@ typedef struct {
     uint32_t      strings_size;           /* code, then "K=V\0" ...; at most
                                              SBX_CODE_STRINGS_MAX */
     uint64_t      timeout;                /* RUN: ms or SBX_UNLIMITED, from
-                                             when its turn has come */
+                                             when its turn has come;
+                                             SBX_UNSET: 30 s, or what the
+                                             session has, if that is less */
     uint64_t      max_output;             /* RUN: bytes of each stream sent
                                              with SBX_CODE_F_CAP */
 } sbx_f_code_t;
@@ -698,7 +700,7 @@ typedef struct {
 
 typedef enum {
     SBX_RESULT_DISPLAY,                   /* fields are named by MIME type */
-    SBX_RESULT_MAIN,                      /* the same, of the last expression */
+    SBX_RESULT_MAIN,                      /* that, of the last expression */
     SBX_RESULT_ERROR                      /* name, value, traceback */
 } sbx_result_kind_t;
 
@@ -730,11 +732,11 @@ typedef struct {
                                              where it was interrupted; else
                                              what the kernel died of */
     uint32_t      flags;                  /* SBX_RAN_* */
-    uint64_t      execution;              /* its number in the kernel, from 1 */
+    uint64_t      execution;              /* number in the kernel, from 1 */
     uint64_t      stdout_bytes;           /* all that was written */
     uint64_t      stderr_bytes;
     uint64_t      duration_us;
-    uint64_t      started_us;             /* of it, until the kernel was ready */
+    uint64_t      started_us;             /* until the kernel was ready */
     uint64_t      files;                  /* that changed; with _FILES_CUT at
                                              least */
 } sbx_f_ran_t;

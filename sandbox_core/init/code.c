@@ -16,6 +16,7 @@
 
 
 #define SBX_CODE_SEND_BUFFER   32768
+#define SBX_CODE_TIMEOUT       30000   /* ms, of who asks for none */
 
 
 static void sbx_code_event(sbx_init_source_t *source, uint32_t events);
@@ -28,7 +29,7 @@ static int sbx_code_ask(sbx_code_call_t *call, const uint8_t *payload,
 static int sbx_code_ask_run(sbx_code_call_t *call, sbx_error_t *e);
 static int sbx_code_check(const sbx_code_call_t *call, sbx_error_t *e);
 static unsigned sbx_code_runs(void);
-static int sbx_code_allot(sbx_code_call_t *call, int force);
+static int sbx_code_allot(sbx_code_call_t *call);
 static int sbx_code_strings(sbx_code_call_t *call, const uint8_t *payload,
     size_t size, sbx_error_t *e);
 static int sbx_code_whole(sbx_code_call_t *call, sbx_error_t *e);
@@ -38,7 +39,8 @@ static void sbx_code_list(sbx_code_call_t *call);
 static sbx_code_call_t  *sbx_code_calls[SBX_CODE_CALLS];
 static unsigned          sbx_code_calls_end;
 static uint64_t          sbx_code_seq;
-static size_t            sbx_code_held;        /* bytes of code that waits */
+static size_t            sbx_code_held[2];     /* bytes of code that waits,
+                                                  and that is next */
 static int               sbx_code_starving;
 
 
@@ -434,7 +436,7 @@ sbx_code_ask(sbx_code_call_t *call, const uint8_t *payload, size_t size,
             return sbx_code_whole(call, e);
         }
 
-        (void) sbx_code_allot(call, 0);
+        (void) sbx_code_allot(call);
         return 0;
     }
 
@@ -516,6 +518,10 @@ sbx_code_ask_run(sbx_code_call_t *call, sbx_error_t *e)
         return -1;
     }
 
+    if (call->ask.timeout == SBX_UNSET && exec.timeout > SBX_CODE_TIMEOUT) {
+        exec.timeout = SBX_CODE_TIMEOUT;
+    }
+
     call->ask.timeout = exec.timeout;
     call->ask.max_output = exec.max_output;
 
@@ -549,20 +555,23 @@ sbx_code_runs(void)
 }
 
 
-static int
-sbx_code_allot(sbx_code_call_t *call, int force)
-{
-    size_t  size;
+/* Who is next has room of its own: those behind it may have taken the rest,
+ * and wait for it. */
 
-    size = call->ask.strings_size;
+static int
+sbx_code_allot(sbx_code_call_t *call)
+{
+    size_t  size, *held;
 
     if (call->strings != NULL) {
         return 1;
     }
 
-    if (force || sbx_code_held == 0
-        || sbx_code_held + size <= SBX_CODE_WAITING)
-    {
+    size = call->ask.strings_size;
+    call->head = call->context->queue == call && call->context->run == NULL;
+    held = &sbx_code_held[call->head];
+
+    if (*held == 0 || *held + size <= SBX_CODE_WAITING) {
         call->strings = malloc(size);
     }
 
@@ -572,7 +581,7 @@ sbx_code_allot(sbx_code_call_t *call, int force)
         return 0;
     }
 
-    sbx_code_held += size;
+    *held += size;
     call->starved = 0;
 
     return 1;
@@ -580,9 +589,9 @@ sbx_code_allot(sbx_code_call_t *call, int force)
 
 
 void
-sbx_code_force(sbx_code_call_t *call)
+sbx_code_head(sbx_code_call_t *call)
 {
-    if (!call->starved || !sbx_code_allot(call, 1)) {
+    if (!call->starved || !sbx_code_allot(call)) {
         return;
     }
 
@@ -604,7 +613,7 @@ sbx_code_strings_free(sbx_code_call_t *call)
 
     free(call->strings);
     call->strings = NULL;
-    sbx_code_held -= call->ask.strings_size;
+    sbx_code_held[call->head] -= call->ask.strings_size;
 
     if (sbx_code_starving) {
         sbx_init_loop_wake(0);
@@ -647,10 +656,9 @@ sbx_code_starved(void)
 
         seq = first->seq;
 
-        if (first->state == SBX_CODE_CALL_STRINGS
-            && !sbx_code_allot(first, 0))
+        if (first->state == SBX_CODE_CALL_STRINGS && !sbx_code_allot(first))
         {
-            return;
+            continue;
         }
 
         first->starved = 0;
@@ -809,6 +817,11 @@ sbx_code_calls_tick(uint64_t now)
     {
         if (call->state != SBX_CODE_CALL_CLOSING) {
             continue;
+        }
+
+        if (call->out != NULL || call->tail != NULL) {
+            /* it is slow, but not gone */
+            call->give_up = now + SBX_INIT_LINGER;
         }
 
         if (now >= call->give_up) {

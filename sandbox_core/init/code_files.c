@@ -25,7 +25,9 @@
 #define SBX_FILES_TOLD     1000
 #define SBX_FILES_DIRS     4096       /* that wait to be walked */
 #define SBX_FILES_NAMES    (512 * 1024)   /* bytes of their names */
-#define SBX_FILES_LOOK     8          /* names between looks at the clock */
+#define SBX_FILES_LOOK     64         /* names between looks at the clock */
+#define SBX_FILES_LATE     32         /* told ones that are remembered */
+#define SBX_FILES_TICK     20000000   /* ns: a coarse clock's step, at most */
 
 
 typedef struct {
@@ -34,13 +36,25 @@ typedef struct {
     uint64_t           until;
     unsigned           looks;
     unsigned           cut:1;
-    uint32_t           device[2];
     char              *names;         /* of directories, from next to end */
     size_t             next;
     size_t             end;
     size_t             size;
     unsigned           dirs;
 } sbx_files_t;
+
+
+/*
+ * Files that were told with the newest stamp that there can be.  Another run
+ * that begins within the same step of the coarse clock would be told to have
+ * changed them.
+ */
+typedef struct {
+    uint64_t           ino;
+    uint64_t           size;
+    struct timespec    changed;
+    uint64_t           told;          /* us */
+} sbx_files_late_t;
 
 
 static void sbx_files_rights(uid_t uid, gid_t gid);
@@ -50,9 +64,15 @@ static void sbx_files_entry(sbx_files_t *w, int fd, const char *path,
     const char *name, unsigned type);
 static void sbx_files_push(sbx_files_t *w, const char *path,
     const char *name);
+static int sbx_files_before(const sbx_code_call_t *call,
+    const struct statx *st);
+static void sbx_files_late(const struct statx *st);
 static void sbx_files_tell(sbx_files_t *w, const struct statx *st,
     const char *path, const char *name);
 
+
+static sbx_files_late_t  sbx_files_told[SBX_FILES_LATE];
+static unsigned          sbx_files_next;
 
 static const char  *sbx_files_skipped[] = {
     ".cache", ".config", ".local", ".npm", ".ipython", "__pycache__"
@@ -136,7 +156,6 @@ sbx_files_walk(sbx_files_t *w, int fd, const char *path)
 {
     long            n, at;
     unsigned        i;
-    struct statx    st;
 
     struct {
         uint64_t    ino;
@@ -147,17 +166,6 @@ sbx_files_walk(sbx_files_t *w, int fd, const char *path)
     } *entry;
 
     static char     buf[32768] __attribute__((aligned(8)));
-
-    if (path[0] == '\0') {
-        if (statx(fd, "", AT_EMPTY_PATH|AT_STATX_DONT_SYNC, STATX_TYPE, &st)
-            == -1)
-        {
-            return;
-        }
-
-        w->device[0] = st.stx_dev_major;
-        w->device[1] = st.stx_dev_minor;
-    }
 
     while (!w->cut && (n = syscall(SYS_getdents64, fd, buf, sizeof(buf))) > 0)
     {
@@ -210,11 +218,11 @@ sbx_files_entry(sbx_files_t *w, int fd, const char *path, const char *name,
         return;
     }
 
+    /* in an overlay files and directories need not be of one device */
+
     if (statx(fd, name, AT_SYMLINK_NOFOLLOW|AT_STATX_DONT_SYNC,
               STATX_BASIC_STATS, &st)
             == -1
-        || st.stx_dev_major != w->device[0]
-        || st.stx_dev_minor != w->device[1]
         || (st.stx_attributes & STATX_ATTR_MOUNT_ROOT))
     {
         return;
@@ -230,10 +238,59 @@ sbx_files_entry(sbx_files_t *w, int fd, const char *path, const char *name,
     if (S_ISREG(st.stx_mode)
         && (st.stx_ctime.tv_sec > since->tv_sec
             || (st.stx_ctime.tv_sec == since->tv_sec
-                && (long) st.stx_ctime.tv_nsec >= since->tv_nsec)))
+                && (long) st.stx_ctime.tv_nsec >= since->tv_nsec))
+        && !sbx_files_before(w->call, &st))
     {
         sbx_files_tell(w, &st, path, name);
     }
+}
+
+
+/* 1: it was told, as it is, before this run began. */
+
+static int
+sbx_files_before(const sbx_code_call_t *call, const struct statx *st)
+{
+    unsigned                 i;
+    const sbx_files_late_t  *late;
+
+    for (i = 0; i < SBX_FILES_LATE; i++) {
+        late = &sbx_files_told[i];
+
+        if (late->told != 0 && late->told <= call->turn
+            && late->ino == st->stx_ino && late->size == st->stx_size
+            && late->changed.tv_sec == st->stx_ctime.tv_sec
+            && late->changed.tv_nsec == (long) st->stx_ctime.tv_nsec)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+static void
+sbx_files_late(const struct statx *st)
+{
+    int64_t            age;
+    struct timespec    now;
+    sbx_files_late_t  *late;
+
+    (void) clock_gettime(CLOCK_REALTIME, &now);
+    age = (now.tv_sec - st->stx_ctime.tv_sec) * 1000000000
+          + now.tv_nsec - (long) st->stx_ctime.tv_nsec;
+
+    if (age > SBX_FILES_TICK) {
+        return;
+    }
+
+    late = &sbx_files_told[sbx_files_next++ % SBX_FILES_LATE];
+    late->ino = st->stx_ino;
+    late->size = st->stx_size;
+    late->changed.tv_sec = st->stx_ctime.tv_sec;
+    late->changed.tv_nsec = (long) st->stx_ctime.tv_nsec;
+    late->told = sbx_now_us();
 }
 
 
@@ -332,4 +389,6 @@ sbx_files_tell(sbx_files_t *w, const struct statx *st, const char *path,
 
     (void) strcpy(p, name);
     call->tail_end += size;
+
+    sbx_files_late(st);
 }

@@ -34,6 +34,7 @@ static void sbx_code_launch_strings(const sbx_code_context_t *context,
 
 
 static uint32_t  sbx_code_tokens;
+static size_t    sbx_code_unsent;       /* bytes on their way to kernels */
 
 
 void
@@ -161,6 +162,7 @@ sbx_code_launch(sbx_code_context_t *context)
     context->kernel = SBX_KERNEL_STARTING;
     context->ready_at = 0;
     context->late = 0;
+    context->unread = 0;
     context->executions = 0;
     context->ready_by = now + SBX_CODE_READY_WAIT;
     sbx_init_loop_wake(context->ready_by);
@@ -348,6 +350,12 @@ sbx_code_kill(sbx_code_context_t *context, sbx_reason_t reason)
     default:
         context->kernel = SBX_KERNEL_DYING;
 
+        if (reason == SBX_REASON_SIGNAL
+            && context->cut != SBX_REASON_EXITED)
+        {
+            reason = context->cut;
+        }
+
         if (c != NULL) {
             sbx_init_command_kill(c, reason);
         }
@@ -418,6 +426,14 @@ sbx_code_kernel_tick(sbx_code_context_t *context, uint64_t now)
         break;
 
     case SBX_KERNEL_READY:
+        if (context->run != NULL && !context->run->sent) {
+            /* it waits for room */
+            sbx_code_next(context);
+            return;
+        }
+
+        break;
+
     case SBX_KERNEL_RUNNING:
         break;
 
@@ -430,8 +446,7 @@ sbx_code_kernel_tick(sbx_code_context_t *context, uint64_t now)
     }
 
     if (context->cut_kill != 0 && now >= context->cut_kill) {
-        (void) sbx_code_kill(context, context->cut != SBX_REASON_EXITED
-                                      ? context->cut : SBX_REASON_SIGNAL);
+        (void) sbx_code_kill(context, SBX_REASON_SIGNAL);
         return;
     }
 
@@ -499,6 +514,13 @@ sbx_code_run(sbx_code_context_t *context)
     size = 0;
     used = 0;
 
+    if (sbx_code_unsent != 0
+        && sbx_code_unsent + run->ask.strings_size > SBX_CODE_WAITING)
+    {
+        sbx_init_loop_wake(sbx_now_us() + SBX_CODE_ROOM_AGAIN);
+        return;
+    }
+
     n = snprintf(id, sizeof(id), "%llu",
                  (unsigned long long) context->executions + 1);
 
@@ -546,7 +568,10 @@ sbx_code_run(sbx_code_context_t *context)
         return;
     }
 
-    sbx_code_strings_free(run);
+    if (run->ask.strings_size > SBX_CODE_AGAIN) {
+        sbx_code_strings_free(run);
+    }
+
     sbx_code_pump(context);
 }
 
@@ -604,12 +629,24 @@ sbx_code_frame(sbx_code_context_t *context, const char *type, char *body,
     memmove(body + n, body, size);
     memcpy(body, line, (size_t) n);
 
-    free(context->frame);
+    sbx_code_unwrite(context);
     context->frame = body;
     context->frame_start = 0;
     context->frame_end = size + (size_t) n;
+    sbx_code_unsent += context->frame_end;
 
     return sbx_code_write(context);
+}
+
+
+void
+sbx_code_unwrite(sbx_code_context_t *context)
+{
+    if (context->frame != NULL) {
+        free(context->frame);
+        context->frame = NULL;
+        sbx_code_unsent -= context->frame_end;
+    }
 }
 
 
@@ -618,6 +655,10 @@ sbx_code_write(sbx_code_context_t *context)
 {
     int      fd;
     ssize_t  n;
+
+    if (context->frame == NULL) {
+        return 0;
+    }
 
     fd = context->sources[SBX_CODE_FRAMES].fd;
 
@@ -642,9 +683,7 @@ sbx_code_write(sbx_code_context_t *context)
     }
 
     n = context->frame_start < context->frame_end ? -1 : 0;
-
-    free(context->frame);
-    context->frame = NULL;
+    sbx_code_unwrite(context);
 
     return (int) n;
 }

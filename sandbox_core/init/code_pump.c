@@ -73,16 +73,28 @@ sbx_code_pump_close(sbx_code_context_t *context)
     context->due = 0;
     context->retry = 0;
 
-    free(context->frame);
-    context->frame = NULL;
+    sbx_code_unwrite(context);
 }
 
 
 void
 sbx_code_pump_last(sbx_code_context_t *context)
 {
-    int       n;
-    unsigned  i;
+    int        n;
+    unsigned   i;
+    socklen_t  len;
+
+    n = 0;
+    len = sizeof(n);
+
+    if (context->sources[SBX_CODE_FRAMES].fd != -1
+        && getsockopt(context->sources[SBX_CODE_FRAMES].fd, SOL_SOCKET,
+                      SO_ERROR, &n, &len)
+           == 0
+        && n == ECONNRESET)
+    {
+        context->unread = 1;
+    }
 
     for (i = 0; i < 3; i++) {
         n = 0;
@@ -97,8 +109,7 @@ sbx_code_pump_last(sbx_code_context_t *context)
         }
     }
 
-    free(context->frame);
-    context->frame = NULL;
+    sbx_code_unwrite(context);
 }
 
 
@@ -382,6 +393,7 @@ sbx_code_receive(sbx_code_context_t *context)
         n = 0;
 
     } else if (n <= 0) {
+        context->unread = n == -1 && errno == ECONNRESET;
         sbx_init_source_close(source);
         sbx_code_mute(context);
         n = 0;

@@ -5,7 +5,8 @@
  *
  *   code.c           calls, until their turn comes
  *   code_answer.c    what goes back to the workers
- *   code_context.c   contexts: who is next, restarts, ends
+ *   code_context.c   contexts: which there are
+ *   code_turn.c      who is next in one, restarts, ends
  *   code_kernel.c    the process: its group, start, interrupts and end
  *   code_setup.c     what a kernel is told before its first run
  *   code_pump.c      output and frames on their way to the call
@@ -24,7 +25,11 @@
 
 #define SBX_CODE_CALLS        160      /* at once, of all verbs */
 #define SBX_CODE_SLOTS        (SBX_CONTEXTS_MAX + 16)  /* deleted ones die */
-#define SBX_CODE_WAITING      (8 * 1024 * 1024)  /* bytes of code that waits */
+#define SBX_CODE_WAITING      (4 * 1024 * 1024)  /* bytes of code that waits;
+                                          as many of those that are next; and
+                                          on their way to kernels */
+#define SBX_CODE_AGAIN        65536    /* bytes of code that is kept for
+                                          another try */
 #define SBX_CODE_KEPT         65536    /* bytes of a stream between runs */
 #define SBX_CODE_FRAME_MAX    (16 * 1024 * 1024)
 #define SBX_CODE_TYPE_MAX     32
@@ -65,9 +70,11 @@ struct sbx_code_call_s {
     sbx_code_context_t    *context;
     unsigned               whole:1;    /* all that the worker has to say */
     unsigned               starved:1;
+    unsigned               head:1;     /* .strings are one that was next */
     unsigned               accepted:1;
     unsigned               sent:1;     /* the kernel has been given the run */
     unsigned               failed:1;   /* an error has been passed on */
+    unsigned               again:1;    /* it is the second try */
     unsigned               created:1;  /* CREATE: the context is its own */
     unsigned               cursor;     /* LISTS */
 
@@ -116,7 +123,7 @@ typedef struct {
     unsigned               capture:1;
     unsigned               begun:1;    /* RESULT has been sent */
     char                   name[SBX_FIELD_NAME_MAX + 1];
-    char                   number[16];
+    char                   number[24];
     size_t                 number_len;
     uint64_t               id;
     uint64_t               exit;
@@ -145,6 +152,7 @@ struct sbx_code_context_s {
     unsigned               pumping:1;
     unsigned               again:1;
     unsigned               due:1;
+    unsigned               unread:1;   /* it has died with a frame unread */
     char                   id[SBX_CONTEXT_MAX + 1];
     char                  *cwd;        /* as it was given */
     unsigned               number;     /* of its language */
@@ -192,8 +200,8 @@ struct sbx_code_context_s {
 sbx_code_call_t *sbx_code_call_each(sbx_code_call_t *previous);
 void sbx_code_call_free(sbx_code_call_t *call);
 void sbx_code_interest(sbx_code_call_t *call);
-/* A call whose turn has come, and which waits for room: it gets it. */
-void sbx_code_force(sbx_code_call_t *call);
+/* A call is the next one, and may wait for room. */
+void sbx_code_head(sbx_code_call_t *call);
 void sbx_code_strings_free(sbx_code_call_t *call);
 void sbx_code_calls_tick(uint64_t now);
 
@@ -225,15 +233,19 @@ sbx_code_context_t *sbx_code_context_each(sbx_code_context_t *previous);
 sbx_code_context_t *sbx_code_context_of(sbx_code_call_t *call,
     const char *id, const char *language, const char *cwd, sbx_error_t *e);
 sbx_code_context_t *sbx_code_context_default(unsigned language);
-/* The next one's turn, a start that is wanted. */
-void sbx_code_next(sbx_code_context_t *context);
+/* It has no kernel, and nobody runs in it or waits for that. */
+void sbx_code_free(sbx_code_context_t *context);
 void sbx_code_queue(sbx_code_context_t *context, sbx_code_call_t *call);
 void sbx_code_unqueue(sbx_code_context_t *context, sbx_code_call_t *call);
 unsigned sbx_code_waiting(const sbx_code_context_t *context);
-void sbx_code_delete(sbx_code_context_t *context, sbx_code_call_t *call);
-void sbx_code_restart(sbx_code_context_t *context, sbx_code_call_t *call);
 void sbx_code_wait(sbx_code_context_t *context, sbx_code_call_t *call);
 void sbx_code_unwait(sbx_code_context_t *context, sbx_code_call_t *call);
+
+/* code_turn.c */
+/* The next one's turn, a start that is wanted. */
+void sbx_code_next(sbx_code_context_t *context);
+void sbx_code_delete(sbx_code_context_t *context, sbx_code_call_t *call);
+void sbx_code_restart(sbx_code_context_t *context, sbx_code_call_t *call);
 /* The worker of the one that runs is gone. */
 void sbx_code_left(sbx_code_context_t *context);
 /* The kernel is ready, or not to be had. */
@@ -243,7 +255,6 @@ void sbx_code_lost(sbx_code_context_t *context, const sbx_f_error_t *error);
 void sbx_code_over(sbx_code_context_t *context);
 /* The frame "end" has come. */
 void sbx_code_finish(sbx_code_context_t *context);
-void sbx_code_context_tick(sbx_code_context_t *context, uint64_t now);
 
 /* code_kernel.c */
 void sbx_code_start(sbx_code_context_t *context);
@@ -253,6 +264,7 @@ void sbx_code_run(sbx_code_context_t *context);
 int sbx_code_write(sbx_code_context_t *context);
 /* Its socket has ended. */
 void sbx_code_mute(sbx_code_context_t *context);
+void sbx_code_unwrite(sbx_code_context_t *context);
 void sbx_code_interrupt(sbx_code_context_t *context, sbx_reason_t reason);
 /* 1: something is dying; 0: there was no process. */
 int sbx_code_kill(sbx_code_context_t *context, sbx_reason_t reason);

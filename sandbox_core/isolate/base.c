@@ -37,9 +37,9 @@ static const char  *sbx_base_etc[] = {
     "dictionaries-common", "ethertypes", "fonts", "fpc*.cfg", "gai.conf",
     "gnucobol", "gprofng.rc", "groff", "inputrc", "java-*-openjdk",
     "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "localtime",
-    "lsb-release", "magic", "magic.mime", "manpath.config", "mime.types",
-    "os-release", "papersize", "perl", "protocols", "python3*", "rpc",
-    "services", "sgml", "ssl", "terminfo", "texmf", "timezone", "xml"
+    "lsb-release", "magic", "magic.mime", "manpath.config", "matplotlibrc",
+    "mime.types", "os-release", "papersize", "perl", "protocols", "python3*",
+    "rpc", "services", "sgml", "ssl", "terminfo", "texmf", "timezone", "xml"
 };
 
 /* Of some directories only these. */

@@ -87,6 +87,16 @@ sbx_json_yajl_free(void *ctx, void *old)
 
 
 void
+sbx_json_yajl_funcs(sbx_json_parser_t *p, yajl_alloc_funcs *funcs)
+{
+    funcs->malloc = sbx_json_yajl_malloc;
+    funcs->realloc = sbx_json_yajl_realloc;
+    funcs->free = sbx_json_yajl_free;
+    funcs->ctx = p;
+}
+
+
+void
 sbx_json_copy(sbx_json_parser_t *p, sbx_json_str_t *to, const void *s,
     size_t len)
 {
@@ -815,10 +825,7 @@ sbx_json_bind(const void *text, size_t size, const sbx_json_field_t *fields,
 
     sbx_json_scan(&p, text, size);
 
-    funcs.malloc = sbx_json_yajl_malloc;
-    funcs.realloc = sbx_json_yajl_realloc;
-    funcs.free = sbx_json_yajl_free;
-    funcs.ctx = &p;
+    sbx_json_yajl_funcs(&p, &funcs);
 
     if (setjmp(p.out_of_memory) != 0) {
         return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory for JSON");

@@ -114,6 +114,16 @@ int sbx_json_bind(const void *text, size_t size,
 
 
 /*
+ * 0 if the text is one JSON value, as strictly written as sbx_json_bind() has
+ * it, and no deeper than SBX_JSON_CHECK_DEPTH; else, or out of memory, -1.
+ */
+#define SBX_JSON_CHECK_DEPTH   64
+
+int sbx_json_check(const void *text, size_t size,
+    const sbx_json_alloc_t *alloc);
+
+
+/*
  * Fills e like sbx_json_bind() does, for checks that come after it: the
  * pointer is base + "/" + key, escaped and cut to what fits.  Returns -1.
  */

@@ -92,6 +92,9 @@ void *sbx_json_palloc(sbx_json_parser_t *p, size_t size);
 void sbx_json_copy(sbx_json_parser_t *p, sbx_json_str_t *to, const void *s,
     size_t len);
 
+/* Memory for yajl, by the same means. */
+void sbx_json_yajl_funcs(sbx_json_parser_t *p, yajl_alloc_funcs *funcs);
+
 /* Names the place under the cursor; the first failure counts.  0. */
 int sbx_json_fail(sbx_json_parser_t *p, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -14,6 +14,7 @@ typedef struct {
     char           out[65536];
     size_t         size;
     char           result[4096];
+    unsigned       files;
     char           checks[65536];    /* of the doctor: name=ok:found; */
     sbx_f_error_t  error;
     sbx_f_exit_t   exit;
@@ -62,6 +63,10 @@ take(const sbx_frame_t *f, const uint8_t *p)
         if (n + f->length < sizeof(a.result)) {
             memcpy(a.result + n, p, f->length);
         }
+        break;
+
+    case SBX_F_ENTRY:
+        a.files++;
         break;
 
     case SBX_F_CHECK:
@@ -213,7 +218,7 @@ shell(test_broker_t *t, const char *id, const char *script, uint32_t user)
 
 
 /*
- * ---- what there is to be run ------------------------------------------------
+ * ---- what there is to be run ----------------------------------------------
  */
 
 static void
@@ -311,6 +316,10 @@ test_kernel(test_broker_t *t, const char *id)
        || strncmp(a.out, "[0, 1, 2, 3]\n", 13) == 0,
        "with four descriptors, and that of its list");
 
+    code(t, id, "", "os.makedirs('a/b'); open('a/b/new', 'w').write('x');"
+         " open('/tmp/other', 'w')");
+    ok(a.files == 1 && a.ran.files == 1, "what it makes is told");
+
     code(t, id, "missing", "1");
     ok(a.last == SBX_F_ERROR && a.error.code == SBX_E_CAPABILITY
        && strstr(a.error.text, "/no/such/program") != NULL,
@@ -392,7 +401,7 @@ test_restart(test_broker_t *t, const char *id)
 
     old = t->hello.broker_pid;
     (void) kill(old, SIGKILL);
-    (void) test_await_successor(t, "sandbox-broker", old);
+    (void) test_await_successor(t, "broker.pid", old);
 
     code(t, id, "", "print(z)");
     is_str(a.out, "26\n", "outlives a broker");

@@ -421,6 +421,35 @@ code_until(code_answer_t *w, const char *text)
 }
 
 
+/* The session, unless it cannot be tested here: 0, skipped. */
+
+static int
+code_open(void)
+{
+    size_t  used = 0;
+
+    if (geteuid() != 0) {
+        return 0;
+    }
+
+    if (init_program() == NULL || access("/usr/bin/python3", X_OK) == -1) {
+        return 0;
+    }
+
+    init_defaults();
+    init_config.capabilities |= SBX_CAP_CODE;
+    code_add(&used, "python", "command /usr/bin/python3\ncommand -S\n"
+             "command /tmp/kernel.py\ngrace 1\nenvironment OWN=1\n");
+    code_add(&used, "other", "command /usr/bin/python3\ncommand -S\n"
+             "command /tmp/kernel.py\n");
+    code_add(&used, "none", "command /no/such/program\n");
+    code_add(&used, "early", "command /bin/sh\ncommand -c\n"
+             "command echo early >&2; exit 5\n");
+
+    return 1;
+}
+
+
 static void
 code_start(void)
 {

@@ -19,11 +19,14 @@ static void check_entry(uint8_t *p, size_t n);
 static void check_change(uint8_t *p, size_t n);
 static void check_match(uint8_t *p, size_t n);
 static void check_state(uint8_t *p, size_t n);
+static void check_code(uint8_t *p, size_t n);
+static void check_context(uint8_t *p, size_t n);
+static void check_field(uint8_t *p, size_t n);
 
 
 static void (*const checks[])(uint8_t *p, size_t n) = {
     check_call, check_task, check_file, check_entry, check_change,
-    check_match, check_state
+    check_match, check_state, check_code, check_context, check_field
 };
 
 static volatile uint32_t  sink;
@@ -176,5 +179,45 @@ check_state(uint8_t *p, size_t n)
 
     if (n != state.args_len) {
         abort();
+    }
+}
+
+
+static void
+check_code(uint8_t *p, size_t n)
+{
+    const char    *context, *language, *cwd;
+    sbx_f_code_t   code;
+
+    if (sbx_wire_check_code(p, n, &code, &context, &language, &cwd) == 0) {
+        touch(context, code.context_len);
+        touch(language, code.language_len);
+        touch(cwd, code.cwd_len);
+    }
+}
+
+
+static void
+check_context(uint8_t *p, size_t n)
+{
+    const char       *id, *language, *cwd;
+    sbx_f_context_t   context;
+
+    if (sbx_wire_check_context(p, n, &context, &id, &language, &cwd) == 0) {
+        touch(id, context.id_len);
+        touch(language, context.language_len);
+        touch(cwd, context.cwd_len);
+    }
+}
+
+
+static void
+check_field(uint8_t *p, size_t n)
+{
+    const char     *name;
+    sbx_f_field_t   field;
+
+    if (sbx_wire_check_field(p, n, &field, &name) == 0) {
+        touch(name, field.name_len);
     }
 }

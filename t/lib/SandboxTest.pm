@@ -121,6 +121,10 @@ sub lay_out {
         chmod 0755, "$p/helpers/$f";
     }
 
+    if (-d "$BUILD/kernels") {
+        symlink "$BUILD/kernels", "$p/helpers/kernels" or die $!;
+    }
+
     copy("$BUILD/ngx_http_sandbox_module.so", "$p/modules/") or die $!;
 
     for my $f (glob "$ROOT/conf/*.conf") {

@@ -11,9 +11,11 @@ HEADERS    := $(wildcard $(CORE)/*/*.h ngx_sandbox_module/*.h \
 C_FILES    := $(ALL_SRCS) $(HEADERS) $(TEST_SRCS) $(wildcard t/core/*.h) \
               $(wildcard t/fuzz/*.c)
 SCRIPTS    := bootstrap .ci/run conf/sandbox-run $(wildcard t/lib/run-v2) \
+              $(KERNEL_HOOKS) \
               $(wildcard t/bench/run t/bench/*.sh)
 PERL_FILES := $(wildcard t/*.t t/*/*.t t/lib/*.pm t/lib/*/*.pm t/bench/*.pl)
-LONG_FILES := $(C_FILES) $(PERL_FILES) $(wildcard t/lib/*/*.c)
+LONG_FILES := $(C_FILES) $(PERL_FILES) $(wildcard t/lib/*/*.c) \
+              $(KERNEL_FILES)
 LINES_MAX  := 900
 
 # What a module's source is compiled with, for tools that do not ask nginx.

@@ -1,0 +1,417 @@
+/*
+ * Results of code: bundles of one value in several MIME types, and errors.
+ * All of it is written by the code itself, if it likes.  A field's text goes
+ * into JSON as it comes; a result is told of once it is whole, and what never
+ * becomes so is dropped.
+ */
+
+#include "ngx_http_sandbox_v1_code.h"
+
+
+#define NGX_HTTP_SANDBOX_V1_RESULT_POOL  1024
+
+
+static ngx_int_t ngx_http_sandbox_v1_result_begin(
+    ngx_http_sandbox_call_t *call, const sbx_f_result_t *frame);
+static ngx_int_t ngx_http_sandbox_v1_result_field(
+    ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
+static ngx_uint_t ngx_http_sandbox_v1_result_known(
+    ngx_http_sandbox_v1_result_t *result, const ngx_str_t *name);
+static ngx_uint_t ngx_http_sandbox_v1_result_is_json(const ngx_str_t *name);
+static ngx_int_t ngx_http_sandbox_v1_result_piece(
+    ngx_http_sandbox_call_t *call, const u_char *data, size_t len);
+static void ngx_http_sandbox_v1_result_bound(
+    ngx_http_sandbox_v1_code_t *code);
+static void ngx_http_sandbox_v1_result_text(
+    ngx_http_sandbox_v1_result_t *result, const u_char *data, size_t len,
+    ngx_uint_t last);
+static void ngx_http_sandbox_v1_result_value(
+    ngx_http_sandbox_v1_result_t *result);
+static ngx_int_t ngx_http_sandbox_v1_result_field_end(
+    ngx_http_sandbox_call_t *call);
+
+
+ngx_int_t
+ngx_http_sandbox_v1_code_result(ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame, const u_char *payload)
+{
+    ngx_int_t       rc;
+    sbx_f_result_t  result;
+
+    switch (frame->type) {
+
+    case SBX_F_RESULT:
+        ngx_memcpy(&result, payload, sizeof(sbx_f_result_t));
+        rc = ngx_http_sandbox_v1_result_begin(call, &result);
+        break;
+
+    case SBX_F_FIELD:
+        rc = ngx_http_sandbox_v1_result_field(call, payload, frame->length);
+        break;
+
+    default:
+        rc = ngx_http_sandbox_v1_result_piece(call, payload, frame->length);
+    }
+
+    switch (rc) {
+
+    case NGX_ABORT:
+        return ngx_http_sandbox_v1_broken(call, "a result that cannot be");
+
+    case NGX_ERROR:
+        return ngx_http_sandbox_v1_finish(call,
+                   call->request->header_sent ? NGX_ERROR
+                   : ngx_http_sandbox_problem(call->request,
+                                              NGX_HTTP_SANDBOX_INTERNAL,
+                                              NULL));
+
+    default:
+        return rc;
+    }
+}
+
+
+/* One that was not whole is dropped.  What was sent of a stream has gone by
+ * now, and so may its memory. */
+
+static ngx_int_t
+ngx_http_sandbox_v1_result_begin(ngx_http_sandbox_call_t *call,
+    const sbx_f_result_t *frame)
+{
+    ngx_pool_t                    *pool;
+    ngx_http_sandbox_v1_code_t    *code;
+    ngx_http_sandbox_v1_result_t  *result;
+
+    code = call->data;
+    result = &code->result;
+    pool = result->pool;
+
+    if (frame->kind > SBX_RESULT_ERROR || frame->fields != 0) {
+        return NGX_ABORT;
+    }
+
+    if (pool == NULL) {
+        pool = ngx_create_pool(NGX_HTTP_SANDBOX_V1_RESULT_POOL,
+                               call->request->connection->log);
+
+        if (pool == NULL) {
+            return NGX_ERROR;
+        }
+
+    } else {
+        ngx_reset_pool(pool);
+    }
+
+    ngx_memzero(result, sizeof(ngx_http_sandbox_v1_result_t));
+
+    result->pool = pool;
+    result->kind = frame->kind;
+    result->room = SBX_RESULTS_MAX;
+    result->open = 1;
+
+    ngx_http_sandbox_json_init(&result->json, pool);
+    ngx_http_sandbox_json_init(&result->plain, pool);
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_result_field(ngx_http_sandbox_call_t *call,
+    const u_char *payload, size_t len)
+{
+    ngx_str_t                      name;
+    const char                    *text;
+    sbx_f_field_t                  field;
+    ngx_http_sandbox_v1_code_t    *code;
+    ngx_http_sandbox_v1_result_t  *result;
+
+    code = call->data;
+    result = &code->result;
+
+    if (!result->open
+        || sbx_wire_check_field(payload, len, &field, &text) != 0)
+    {
+        return NGX_ABORT;
+    }
+
+    if (result->in_field || field.size > result->room) {
+        result->spoiled = 1;
+        code->results_cut |= (field.size > result->room);
+    }
+
+    if (field.name_len == 0) {
+        result->open = 0;
+        result->in_field = 0;
+
+        return (result->spoiled || result->json.size == 0)
+               ? NGX_OK : ngx_http_sandbox_v1_code_keep(call);
+    }
+
+    if (result->fields++ == SBX_RESULT_FIELDS_MAX) {
+        return NGX_ABORT;
+    }
+
+    name.data = (u_char *) text;
+    name.len = field.name_len;
+
+    result->in_field = 1;
+    result->left = field.size;
+    result->room -= ngx_min(field.size, result->room);
+    result->tail_len = 0;
+    result->text_len = 0;
+    result->is_json = 0;
+    result->is_plain = 0;
+    result->skip = !ngx_http_sandbox_v1_result_known(result, &name);
+
+    if (!result->skip && !result->spoiled) {
+        result->is_json = ngx_http_sandbox_v1_result_is_json(&name)
+                          && result->kind != SBX_RESULT_ERROR
+                          && field.size != 0;
+        result->is_plain = ngx_http_sandbox_v1_is(&name, "text/plain")
+                           && result->kind == SBX_RESULT_MAIN
+                           && code->stream == NULL
+                           && code->plain.size == 0;
+
+        if (result->is_json) {
+            result->text = ngx_pnalloc(result->pool, (size_t) field.size);
+
+            if (result->text == NULL) {
+                return NGX_ERROR;
+            }
+        }
+
+        ngx_http_sandbox_json_raw(&result->json, ",");
+        ngx_http_sandbox_json_string(&result->json, name.data, name.len);
+        ngx_http_sandbox_json_raw(&result->json,
+                                  result->is_json ? ":" : ":\"");
+
+        if (result->is_plain) {
+            ngx_http_sandbox_json_raw(&result->plain, "\"");
+        }
+    }
+
+    return (field.size == 0) ? ngx_http_sandbox_v1_result_field_end(call)
+                             : NGX_OK;
+}
+
+
+/*
+ * Each name once, and only such as an answer has room for: of a bundle those
+ * that have a slash, as every MIME type has and no member of ours.
+ */
+
+static ngx_uint_t
+ngx_http_sandbox_v1_result_known(ngx_http_sandbox_v1_result_t *result,
+    const ngx_str_t *name)
+{
+    u_char      *p;
+    ngx_uint_t   i;
+
+    if (result->kind == SBX_RESULT_ERROR) {
+        if (!ngx_http_sandbox_v1_is(name, "name")
+            && !ngx_http_sandbox_v1_is(name, "value")
+            && !ngx_http_sandbox_v1_is(name, "traceback"))
+        {
+            return 0;
+        }
+
+    } else if (ngx_strlchr(name->data, name->data + name->len, '/') == NULL) {
+        return 0;
+    }
+
+    for (i = 0; i < result->nnames; i++) {
+        if (result->names[i].len == name->len
+            && ngx_memcmp(result->names[i].data, name->data, name->len) == 0)
+        {
+            return 0;
+        }
+    }
+
+    p = ngx_pnalloc(result->pool, name->len);
+
+    if (p == NULL) {
+        result->json.failed = 1;
+        return 0;
+    }
+
+    ngx_memcpy(p, name->data, name->len);
+
+    result->names[i].data = p;
+    result->names[i].len = name->len;
+    result->nnames++;
+
+    return 1;
+}
+
+
+static ngx_uint_t
+ngx_http_sandbox_v1_result_is_json(const ngx_str_t *name)
+{
+    static const char  suffix[] = "+json";
+
+    return ngx_http_sandbox_v1_is(name, "application/json")
+           || (name->len > sizeof(suffix) - 1
+               && ngx_memcmp(name->data + name->len - (sizeof(suffix) - 1),
+                             suffix, sizeof(suffix) - 1)
+                  == 0);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_result_piece(ngx_http_sandbox_call_t *call,
+    const u_char *data, size_t len)
+{
+    ngx_http_sandbox_v1_code_t    *code;
+    ngx_http_sandbox_v1_result_t  *result;
+
+    code = call->data;
+    result = &code->result;
+
+    if (!result->in_field || len > result->left) {
+        return NGX_ABORT;
+    }
+
+    result->left -= len;
+
+    if (!result->skip && !result->spoiled) {
+        if (result->is_json) {
+            ngx_memcpy(result->text + result->text_len, data, len);
+            result->text_len += len;
+
+        } else {
+            ngx_http_sandbox_v1_result_text(result, data, len,
+                                            result->left == 0);
+        }
+
+        ngx_http_sandbox_v1_result_bound(code);
+    }
+
+    return (result->left == 0) ? ngx_http_sandbox_v1_result_field_end(call)
+                               : NGX_OK;
+}
+
+
+/* Escapes take more room than what they stand for. */
+
+static void
+ngx_http_sandbox_v1_result_bound(ngx_http_sandbox_v1_code_t *code)
+{
+    if (code->result.json.size > NGX_HTTP_SANDBOX_V1_RESULTS_MAX) {
+        code->result.spoiled = 1;
+        code->results_cut = 1;
+    }
+}
+
+
+/* A character that is in two pieces waits for the second. */
+
+static void
+ngx_http_sandbox_v1_result_text(ngx_http_sandbox_v1_result_t *result,
+    const u_char *data, size_t len, ngx_uint_t last)
+{
+    u_char      joined[8];
+    size_t      n, tail;
+    ngx_uint_t  i;
+
+    ngx_http_sandbox_json_t  *to[2];
+
+    to[0] = &result->json;
+    to[1] = result->is_plain ? &result->plain : NULL;
+
+    while (result->tail_len != 0 && len != 0) {
+
+        /* byte by byte, until it is a whole one or none */
+
+        result->tail[result->tail_len++] = *data++;
+        len--;
+        n = result->tail_len;
+        ngx_memcpy(joined, result->tail, n);
+
+        tail = (last && len == 0) ? 0 : ngx_http_sandbox_text_tail(joined, n);
+
+        for (i = 0; i < 2 && n != tail; i++) {
+            if (to[i] != NULL) {
+                ngx_http_sandbox_json_chars(to[i], joined, n - tail);
+            }
+        }
+
+        ngx_memcpy(result->tail, joined + n - tail, tail);
+        result->tail_len = tail;
+    }
+
+    tail = last ? 0 : ngx_http_sandbox_text_tail(data, len);
+
+    for (i = 0; i < 2 && len != tail; i++) {
+        if (to[i] != NULL) {
+            ngx_http_sandbox_json_chars(to[i], data, len - tail);
+        }
+    }
+
+    if (tail != 0) {
+        ngx_memcpy(result->tail, data + len - tail, tail);
+        result->tail_len = tail;
+    }
+}
+
+
+/* JSON is embedded on one line, which only white space of its own may break;
+ * what is none after all is a string. */
+
+static void
+ngx_http_sandbox_v1_result_value(ngx_http_sandbox_v1_result_t *result)
+{
+    size_t            i;
+    sbx_json_alloc_t  alloc;
+
+    alloc = ngx_http_sandbox_v1_allocator(result->pool);
+
+    if (sbx_json_check(result->text, result->text_len, &alloc) != 0) {
+        ngx_http_sandbox_json_string(&result->json, result->text,
+                                     result->text_len);
+        return;
+    }
+
+    for (i = 0; i < result->text_len; i++) {
+        if (result->text[i] == '\n' || result->text[i] == '\r') {
+            result->text[i] = ' ';
+        }
+    }
+
+    ngx_http_sandbox_json_raw_len(&result->json, result->text,
+                                  result->text_len);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_result_field_end(ngx_http_sandbox_call_t *call)
+{
+    ngx_http_sandbox_v1_code_t    *code;
+    ngx_http_sandbox_v1_result_t  *result;
+
+    code = call->data;
+    result = &code->result;
+
+    result->in_field = 0;
+
+    if (!result->skip && !result->spoiled) {
+        if (result->is_json) {
+            ngx_http_sandbox_v1_result_value(result);
+
+        } else {
+            ngx_http_sandbox_json_raw(&result->json, "\"");
+        }
+
+        if (result->is_plain) {
+            ngx_http_sandbox_json_raw(&result->plain, "\"");
+        }
+    }
+
+    if (result->json.failed || result->plain.failed) {
+        return NGX_ERROR;
+    }
+
+    ngx_http_sandbox_v1_result_bound(code);
+
+    return NGX_OK;
+}

@@ -1,0 +1,920 @@
+'use strict';
+
+/*
+ * The JavaScript kernel: frames on descriptor 3, as kernels/README.md has
+ * them.  Cells run in node's main context, one after another.  A cell is run
+ * within vm's breakOnSigint, its microtasks too; what comes later of it, out
+ * of the event loop, is watched by a thread (watchdog.js) that is started
+ * once a cell needs it.
+ */
+
+const fs = require('fs');
+const Module = require('module');
+const net = require('net');
+const path = require('path');
+const util = require('util');
+const vm = require('vm');
+const { Writable } = require('stream');
+const { transform, prepare } = require('./transform.js');
+
+const TYPED = process.argv[2] === 'typescript';
+const FRAME_MAX = 16 * 1024 * 1024;
+const FIELD_MAX = 15 * 1024 * 1024;
+const DISPLAY = Symbol.for('Jupyter.display');
+
+/* Of the driver's own, whatever a cell does to the global ones. */
+const { setImmediate, Promise, Error, SyntaxError, JSON, Buffer, Symbol: _ }
+      = globalThis;
+const { getOwnPropertyDescriptor, defineProperty, entries, keys } = Object;
+const errorToString = Error.prototype.toString;
+const tick = process._tickCallback;
+const env = process.env;
+
+const SOURCES = 500;        /* cells whose lines errors can show */
+const sources = new Map();
+
+let run = null;             /* { id, ended, reject } of the run that goes on */
+let place = null;           /* the module that cells are, of one directory */
+let watchdog = null;
+
+
+/*
+ * ---- streams -----------------------------------------------------------
+ */
+
+const pause = new Int32Array(new SharedArrayBuffer(4));
+
+
+function writeAll(fd, data) {
+    let at = 0;
+
+    while (at < data.length) {
+        try {
+            at += fs.writeSync(fd, data, at);
+
+        } catch (e) {
+            /* somebody who shares the pipe has made it non-blocking */
+            if (e.code !== 'EAGAIN') {
+                throw e;
+            }
+
+            Atomics.wait(pause, 0, 0, 2);
+        }
+    }
+}
+
+
+/*
+ * node's own streams make a pipe non-blocking, for the children of a cell
+ * too, and may still hold output when a run ends.
+ */
+function stream(fd) {
+    const out = new Writable({
+        decodeStrings: true,
+        highWaterMark: 0,
+        write(chunk, encoding, done) {
+            try {
+                writeAll(fd, chunk);
+                done();
+
+            } catch (e) {
+                done(e.code === 'EPIPE' || e.code === 'EBADF' ? null : e);
+            }
+        },
+        destroy(error, done) {
+            done(error);
+        },
+    });
+
+    out.fd = fd;
+    out._type = 'pipe';
+    out._isStdio = true;
+    out.destroySoon = out.destroy;
+
+    return out;
+}
+
+
+const stdout = stream(1);
+const stderr = stream(2);
+
+for (const [ name, value ] of [ [ 'stdout', stdout ], [ 'stderr', stderr ] ]) {
+    defineProperty(process, name,
+                   { value, configurable: true, enumerable: true,
+                     writable: true });
+}
+
+
+/*
+ * ---- frames ------------------------------------------------------------
+ */
+
+const engine = new net.Socket({ fd: 3, readable: true, writable: true });
+const parts = [];
+let   pending = 0;          /* bytes in parts */
+let   frame = null;         /* { type, size } whose body has not come yet */
+
+
+function send(type, fields) {
+    const body = [];
+    let   size = 0;
+
+    for (const [ name, value ] of fields) {
+        const data = Buffer.isBuffer(value) ? value
+                     : Buffer.from(String(value).replaceAll('\0', '\ufffd'));
+
+        body.push(Buffer.from(`${name} ${data.length}\n`), data,
+                  Buffer.from('\n'));
+    }
+
+    for (const b of body) {
+        size += b.length;
+    }
+
+    engine.write(Buffer.concat([ Buffer.from(`${type} ${size}\n`), ...body ]));
+}
+
+
+function fields(body) {
+    const list = [];
+    let   at = 0;
+
+    while (at < body.length) {
+        const end = body.indexOf(10, at);
+        const [ name, size ] = body.toString('latin1', at, end).split(' ');
+
+        at = end + 1 + Number(size);
+        list.push([ name, body.toString('utf8', end + 1, at) ]);
+        at++;
+    }
+
+    return list;
+}
+
+
+function receive(chunk) {
+    parts.push(chunk);
+    pending += chunk.length;
+
+    if (frame !== null && pending < frame.size) {
+        return;
+    }
+
+    let all = parts.length === 1 ? chunk : Buffer.concat(parts);
+
+    parts.length = 0;
+
+    for ( ;; ) {
+        if (frame === null) {
+            const end = all.indexOf(10);
+
+            if (end === -1) {
+                break;
+            }
+
+            const [ type, size ] = all.toString('latin1', 0, end).split(' ');
+
+            frame = { type, size: Number(size) };
+            all = all.subarray(end + 1);
+        }
+
+        if (all.length < frame.size) {
+            break;
+        }
+
+        const { type, size } = frame;
+        const body = all.subarray(0, size);
+
+        all = all.subarray(size);
+        frame = null;
+
+        if (type === 'run') {
+            begin(fields(body));
+
+        } else if (type === 'setup') {
+            setup(fields(body));
+        }
+    }
+
+    pending = all.length;
+
+    if (pending > 0) {
+        parts.push(all);
+    }
+}
+
+
+/*
+ * ---- what a cell finds -------------------------------------------------
+ */
+
+/*
+ * Cells are a module of the working directory, so that require and import
+ * look where a script there would.
+ */
+function locate() {
+    let cwd;
+
+    try {
+        cwd = process.cwd();
+
+    } catch {
+        cwd = '/';                      /* it has been removed */
+    }
+
+    if (place !== null && place.cwd === cwd) {
+        return;
+    }
+
+    const file = path.join(cwd, 'cell.js');
+    const self = new Module(file, null);
+
+    self.filename = file;
+    self.paths = Module._nodeModulePaths(cwd);
+    process.mainModule = self;
+
+    self._compile('module.exports = [ require, (s, o) => import(s, o) ];',
+                  file);
+
+    const [ require, load ] = self.exports;
+
+    self.exports = {};
+    place = { cwd, file, load };
+
+    const names = { require, module: self, exports: self.exports,
+                    __filename: file, __dirname: cwd };
+
+    for (const [ name, value ] of entries(names)) {
+        defineProperty(globalThis, name,
+                       { value, configurable: true, writable: true });
+    }
+}
+
+
+/* "import" in a cell: a function, with what import declarations need. */
+function $$load(name, options) {
+    return options === undefined ? place.load(name)
+                                 : place.load(name, options);
+}
+
+
+$$load.pick = async (name, wanted, options) => {
+    const space = await $$load(name, options);
+
+    for (const one of wanted) {
+        if (!(one in space)) {
+            throw new SyntaxError(`The requested module '${name}' does not`
+                                  + ` provide an export named '${one}'`);
+        }
+    }
+
+    return space;
+};
+
+
+defineProperty($$load, 'meta', {
+    get() {
+        return { dirname: place.cwd, filename: place.file,
+                 url: String(require('url').pathToFileURL(place.file)) };
+    },
+});
+
+
+/*
+ * var and function in a cell replace a global that only has a getter, as
+ * let and const of a script would.
+ */
+function claim(names) {
+    for (const name of names) {
+        const p = getOwnPropertyDescriptor(globalThis, name);
+
+        if (p !== undefined && p.configurable && !p.writable) {
+            defineProperty(globalThis, name,
+                           { value: undefined, writable: true,
+                             enumerable: true, configurable: true });
+        }
+    }
+}
+
+
+/*
+ * ---- results -----------------------------------------------------------
+ */
+
+function isBundle(value) {
+    if (value === null || typeof value !== 'object') {
+        return false;
+    }
+
+    const names = keys(value);
+
+    return names.length > 0
+           && names.every(n => /^[\x21-\x7e]+\/[\x21-\x7e]+$/.test(n));
+}
+
+
+function encode(type, value) {
+    if (ArrayBuffer.isView(value)) {
+        const data = Buffer.from(value.buffer, value.byteOffset,
+                                 value.byteLength);
+
+        return data.toString(/^text\/|[/+](xml|json)\b/.test(type) ? 'utf8'
+                                                                   : 'base64');
+    }
+
+    if (typeof value !== 'string' || /[/+]json\b/.test(type)) {
+        return typeof value === 'string' && isText(value)
+               ? value : JSON.stringify(value) ?? 'null';
+    }
+
+    return value;
+}
+
+
+function isText(value) {
+    try {
+        JSON.parse(value);
+        return true;
+
+    } catch {
+        return false;
+    }
+}
+
+
+/* What the engine is told of a value: MIME types and strings. */
+function describe(value) {
+    let bundle = null;
+
+    if (value !== null && (typeof value === 'object'
+                           || typeof value === 'function'))
+    {
+        if (typeof value[DISPLAY] === 'function') {
+            bundle = value[DISPLAY]();
+
+        } else if (typeof value.toHTML === 'function') {
+            bundle = { 'text/html': value.toHTML() };
+        }
+    }
+
+    if (!isBundle(bundle)) {
+        bundle = {};
+    }
+
+    if (bundle['text/plain'] === undefined) {
+        bundle = { 'text/plain': util.inspect(value), ...bundle };
+    }
+
+    return bundle;
+}
+
+
+function result(id, main, bundle) {
+    const list = [ [ 'id', id ], [ 'main', main ] ];
+    let   left = FIELD_MAX;
+
+    for (const [ type, value ] of entries(bundle).slice(0, 30)) {
+        const data = Buffer.from(encode(type, value)
+                                 .replaceAll('\0', '\ufffd'));
+
+        if (type.length > 128 || data.length > left) {
+            writeAll(2, Buffer.from(`${type} is too large to be shown\n`));
+            continue;
+        }
+
+        left -= data.length;
+        list.push([ type, data ]);
+    }
+
+    send('result', list);
+}
+
+
+function display(...values) {
+    for (const value of values) {
+        if (run === null) {
+            writeAll(1, Buffer.from(util.inspect(value) + '\n'));
+
+        } else {
+            result(run.id, 0, isBundle(value) ? value : describe(value));
+        }
+    }
+}
+
+
+/*
+ * ---- errors ------------------------------------------------------------
+ */
+
+class KeyboardInterrupt {}
+
+
+/*
+ * Columns as they were written: an edit moves what follows it on its line.
+ * null is a place that is not of the cell.
+ */
+function written({ code, edits }, line, column) {
+    const lines = code.split('\n');
+
+    if (line > lines.length) {
+        return null;
+    }
+
+    let start = 0, moved = 0;
+
+    for (const l of lines.slice(0, line - 1)) {
+        start += l.length + 1;
+    }
+
+    for (const e of edits) {
+        const at = e.start - start + 1;
+
+        if (at < 1 || e.text.includes('\n')) {
+            continue;
+        }
+
+        if (at > lines[line - 1].length + 1 || column < at + moved) {
+            break;
+        }
+
+        moved += e.text.length - (e.end - e.start);
+    }
+
+    return Math.max(column - moved, 1);
+}
+
+
+/* The line that a cell's error points at, before all else, as node has it. */
+function pointed(trace) {
+    const head = /^cell-(\d+)\.js:(\d+)\n.*\n/.exec(trace);
+    const at = head ?? /\bcell-(\d+)\.js:(\d+):(\d+)/.exec(trace);
+    const source = at && sources.get(at[1]);
+    const line = source && source.code.split('\n')[at[2] - 1];
+
+    if (line === null || line === undefined) {
+        return trace;
+    }
+
+    const name = `cell-${at[1]}.js:${at[2]}\n${line}\n`;
+
+    return head ? name + trace.slice(head[0].length)
+                : `${name}${' '.repeat(at[3] - 1)}^\n\n${trace}`;
+}
+
+
+/*
+ * What has called a cell is no matter of its errors, wherever their stacks are
+ * shown: frames end with the cell's.
+ */
+function frames(calls) {
+    const first = calls.findIndex(c => c.getFileName()?.startsWith(__dirname));
+    let   kept = first === -1 ? calls : calls.slice(0, first);
+
+    if (first !== -1) {
+        while (kept.length && kept.at(-1).getFileName() === 'node:vm') {
+            kept.pop();
+        }
+    }
+
+    kept = kept.filter(c => !c.getFileName()?.startsWith('node:internal/'));
+
+    return kept.flatMap(call => {
+        const id = /^cell-(\d+)\.js$/.exec(call.getFileName())?.[1];
+        const source = sources.get(id);
+        const text = `    at ${call}`;
+
+        if (source === undefined) {
+            return [ text ];
+        }
+
+        const column = written(source, call.getLineNumber(),
+                               call.getColumnNumber());
+
+        return column === null ? []
+               : [ text.replace(/:\d+(\)?)$/, `:${column}$1`) ];
+    });
+}
+
+
+Error.prepareStackTrace = (error, calls) => {
+    let head;
+
+    try {
+        head = errorToString.call(error);
+
+    } catch {
+        head = 'Error';
+    }
+
+    return [ head, ...frames(calls) ].join('\n');
+};
+
+
+/* Plain text. */
+function traceback(error) {
+    let trace = util.stripVTControlCharacters(util.inspect(error));
+
+    if (util.types.isNativeError(error) && trace.startsWith('[')) {
+        /* without a frame the stack is in brackets */
+        trace = trace.replace(`[${error.stack}]`, () => error.stack);
+    }
+
+    return util.types.isNativeError(error) ? pointed(trace) : trace;
+}
+
+
+function text(value) {
+    try {
+        return String(value);
+
+    } catch {
+        return '';
+    }
+}
+
+
+function told(error) {
+    if (error instanceof KeyboardInterrupt) {
+        return [ [ 'name', 'KeyboardInterrupt' ], [ 'value', '' ],
+                 [ 'traceback', 'KeyboardInterrupt' ] ];
+    }
+
+    let name = 'Error', value = '', trace;
+
+    try {
+        if (util.types.isNativeError(error) || error instanceof Error) {
+            name = text(error.name) || 'Error';
+            value = text(error.message);
+
+        } else {
+            name = 'Thrown';
+            value = typeof error === 'string' ? error : util.inspect(error);
+        }
+
+        trace = traceback(error);
+
+    } catch {
+        trace = `${name}: ${value}`;     /* its own inspection throws */
+    }
+
+    return [ [ 'name', name.slice(0, 1000) ],
+             [ 'value', value.slice(0, 1000000) ],
+             [ 'traceback', trace.slice(0, 1000000) ] ];
+}
+
+
+/* Nobody waits for what has failed here. */
+function uncaught(error) {
+    let trace;
+
+    try {
+        trace = traceback(error);
+
+    } catch {
+        trace = text(error);
+    }
+
+    writeAll(2, Buffer.from(`Uncaught ${trace}\n`));
+}
+
+
+/*
+ * ---- runs --------------------------------------------------------------
+ */
+
+function setup(list) {
+    for (const [ name, value ] of list) {
+        const at = value.indexOf('=');
+
+        if (name === 'env' && at > 0) {
+            env[value.slice(0, at)] = value.slice(at + 1);
+
+        } else if (name === 'cwd') {
+            try {
+                process.chdir(value);
+
+            } catch {
+                /* the session's own: the next cell will see where it is */
+            }
+        }
+    }
+
+    locate();
+
+    for (const [ name, value ] of list) {
+        if (name === 'preload') {
+            try {
+                globalThis.require(value);
+
+            } catch {
+                /* as the contract has it */
+            }
+        }
+    }
+
+    send('ready', [ [ 'version', process.version ] ]);
+}
+
+
+/* Variables of one run: what they were before comes back at its end. */
+function lend(list) {
+    const before = [];
+
+    for (const [ name, value ] of list) {
+        const at = value.indexOf('=');
+
+        if (name === 'env' && at > 0) {
+            const key = value.slice(0, at);
+
+            before.push([ key, env[key], value.slice(at + 1) ]);
+            env[key] = value.slice(at + 1);
+        }
+    }
+
+    return before;
+}
+
+
+function giveBack(before) {
+    for (const [ key, old, lent ] of before.reverse()) {
+        if (env[key] !== lent) {
+            continue;                   /* the cell's own now */
+        }
+
+        if (old === undefined) {
+            delete env[key];
+
+        } else {
+            env[key] = old;
+        }
+    }
+}
+
+
+function strip(code) {
+    if (!TYPED || typeof Module.stripTypeScriptTypes !== 'function') {
+        return code;
+    }
+
+    const warn = process.emitWarning;
+
+    process.emitWarning = () => {};     /* that it is experimental */
+
+    try {
+        return Module.stripTypeScriptTypes(code);
+
+    } finally {
+        process.emitWarning = warn;
+    }
+}
+
+
+/* As a script of the cell's; what it declares is claimed. */
+function script(code, made, id) {
+    const compiled = new vm.Script(made.code, { filename: `cell-${id}.js`,
+                                                columnOffset: made.offset });
+
+    claim(made.names);
+    sources.set(id, { code, edits: made.edits });
+
+    return compiled;
+}
+
+
+function compile(code, id) {
+    sources.set(id, { code, edits: [] });
+    sources.delete(String(id - SOURCES));
+
+    code = strip(code);
+
+    if (/^\s*\{/.test(code) && !/;\s*$/.test(code)) {
+        /* an object, where it can be one */
+
+        try {
+            const made = transform(`(${code}\n)`);
+
+            if (!made.waits && made.error === null) {
+                made.offset = -1;
+                return script(code, { ...made, edits: [] }, id);
+            }
+
+        } catch {
+            /* a block */
+        }
+    }
+
+    const made = transform(code);
+
+    try {
+        return script(code, made, id);
+
+    } catch (e) {
+        explain(e, code, made.error, id);
+        throw e;
+    }
+}
+
+
+/* Where V8's words about a cell that it cannot compile would mislead. */
+function explain(e, code, error, id) {
+    if (TYPED && typeof Module.stripTypeScriptTypes !== 'function') {
+        const message = `${e.message} (types need node 22.13 or later, this`
+                        + ` is ${process.version})`;
+
+        e.stack = e.stack.replace(e.message, () => message);
+        e.message = message;
+
+    } else if (error !== null
+               && /await is only|import statement|'import.meta'/
+                  .test(e.message))
+    {
+        const { line, column } = error.loc;
+
+        e.message = error.message.replace(/ \(\d+:\d+\)$/, '');
+        e.stack = `cell-${id}.js:${line}\n${code.split('\n')[line - 1]}\n`
+                  + `${' '.repeat(column)}^\n\nSyntaxError: ${e.message}`;
+    }
+}
+
+
+/* Called by a script, so that breakOnSigint covers the microtasks too. */
+$$load.step = () => {
+    const { job } = $$load;
+
+    try {
+        job.value = job.script.runInThisContext({ displayErrors: false });
+
+        if (util.types.isPromise(job.value)) {
+            job.value.then(() => {}, () => {});     /* awaited below */
+        }
+
+    } catch (e) {
+        job.value = e;
+        job.failed = true;
+    }
+
+    tick.call(process);
+};
+
+const enter = new vm.Script('$$load.step()', { filename: __filename });
+
+
+function begin(list) {
+    const get = name => (list.find(f => f[0] === name) ?? [])[1] ?? '';
+    const self = { id: get('id'), before: lend(list), ended: false };
+    const job = { script: null, value: undefined, failed: false };
+
+    run = self;
+    locate();
+
+    try {
+        job.script = compile(get('code'), self.id);
+
+    } catch (e) {
+        finish(self, e, true);
+        return;
+    }
+
+    $$load.job = job;
+
+    try {
+        enter.runInThisContext({ breakOnSigint: true });
+
+    } catch {
+        /* what the cell threw is in job: it was interrupted */
+        finish(self, new KeyboardInterrupt(), true);
+        return;
+
+    } finally {
+        $$load.job = null;
+    }
+
+    const { value, failed } = job;
+
+    if (failed || !util.types.isPromise(value)) {
+        finish(self, value, failed);
+        return;
+    }
+
+    value.then(v => finish(self, v, false), e => finish(self, e, true));
+
+    setImmediate(() => {
+        if (!self.ended) {
+            watch();
+        }
+    });
+}
+
+
+function finish(self, value, failed) {
+    if (self.ended) {
+        return;
+    }
+
+    self.ended = true;
+
+    /* what else it has rejected is told within the run */
+    setImmediate(() => close(self, value, failed));
+}
+
+
+function close(self, value, failed) {
+    let exit = 0;
+
+    engine.cork();
+
+    if (!failed && value !== undefined) {
+        try {
+            result(self.id, 1, describe(value));
+
+        } catch (e) {
+            failed = true;
+            value = e;
+        }
+    }
+
+    if (failed) {
+        exit = value instanceof KeyboardInterrupt ? 130 : 1;
+        send('error', [ [ 'id', self.id ], ...told(value) ]);
+    }
+
+    giveBack(self.before);
+    run = null;
+    send('end', [ [ 'id', self.id ], [ 'exit', exit ] ]);
+    engine.uncork();
+}
+
+
+function interrupt() {
+    if (run !== null) {
+        finish(run, new KeyboardInterrupt(), true);
+    }
+}
+
+
+/*
+ * From here on a thread receives SIGINT: it asks us to stop waiting, and ends
+ * what keeps us from answering.  Who has no room for a thread goes on without.
+ */
+function watch() {
+    if (watchdog !== null) {
+        return;
+    }
+
+    const { Worker } = require('worker_threads');
+    const flags = new Int32Array(new SharedArrayBuffer(8));
+
+    try {
+        watchdog = new Worker(path.join(__dirname, 'watchdog.js'),
+                              { workerData: flags, execArgv: [] });
+
+    } catch {
+        return;
+    }
+
+    watchdog.on('error', () => {
+        process.removeListener('SIGINT', interrupt);
+        process.on('SIGINT', interrupt);
+    });
+
+    watchdog.on('message', what => {
+        if (what === 'loaded') {
+            /* a handler of ours would take the signal from it */
+            process.removeListener('SIGINT', interrupt);
+            Atomics.store(flags, 0, 1);
+            Atomics.notify(flags, 0);
+            return;
+        }
+
+        Atomics.store(flags, 1, 1);
+        Atomics.notify(flags, 1);
+        interrupt();
+    });
+
+    watchdog.unref();
+}
+
+
+/*
+ * ---- start -------------------------------------------------------------
+ */
+
+process.argv.splice(1);
+process.execArgv.splice(0);
+
+for (const [ name, value ] of entries({ $$load, display })) {
+    defineProperty(globalThis, name, { value, configurable: name === 'display',
+                                       writable: name === 'display' });
+}
+
+process.on('SIGINT', interrupt);
+process.on('uncaughtException', uncaught);
+process.on('unhandledRejection', uncaught);
+
+engine.on('data', receive);
+engine.on('error', () => process.exit(1));
+engine.on('end', () => process.exit(0));
+
+locate();
+prepare();
+send('ready', [ [ 'version', process.version ] ]);
