@@ -30,7 +30,8 @@ my %SEEN = (
     environment => 'env | sort',
     identity => 'id; hostname; cat /etc/passwd /etc/group /etc/hosts; umask;'
                 . ' pwd; grep -E "^(Cap|Seccomp|NoNewPrivs|Uid|Gid|Groups)" '
-                . '/proc/self/status; awk "{ print \$1, \$3 }" /proc/self/uid_map',
+                . '/proc/self/status; '
+                . 'awk "{ print \$1, \$3 }" /proc/self/uid_map',
     limits => 'cat /proc/self/limits',
     machine => 'nproc; getconf _NPROCESSORS_ONLN; cat /proc/meminfo; '
                . 'grep -v -E "MHz|bogomips" /proc/cpuinfo; cat /proc/stat '
@@ -38,8 +39,8 @@ my %SEEN = (
     mounts => 'sed -E "s/^[0-9]+ [0-9]+ [0-9:]+ //; s/ (shared|master):[0-9]+'
               . '//g; s/gid=[0-9]+/gid=N/; s/[a-z]*dev=?[0-9]+//g;'
               . ' s:/dev/loop[0-9]+:loop:g" /proc/self/mountinfo',
-    room => 'df -P / /home/user /dev/shm /run /tmp | sed "s:/dev/loop[0-9]*'
-            . ':loop:"; df -iP / /dev/shm | sed "s:/dev/loop[0-9]*:loop:"',
+    room => '{ df -P / /home/user /dev/shm /run /tmp; df -iP / /dev/shm; } '
+            . '| sed -E "s:/dev/loop[0-9]+:loop:; s/ +/ /g"',
     files => 'ls -lanR /home /tmp /run /dev/shm /var/tmp /root 2>&1 '
              . '| sed -E "s/ [A-Z][a-z]{2} +[0-9]+ +[0-9:]+ / /"',
     processes => 'for p in /proc/[0-9]*; do read -r name < $p/comm; '
@@ -189,7 +190,7 @@ subtest 'what it asked for is what holds' => sub {
                                resources => { processes => 12,
                                               open_files => 40,
                                               max_file_size => '1MB',
-                                              exec_timeout_s => 3,
+                                              exec_timeout_s => 6,
                                               memory => '40MB',
                                               cpus => 0.25 } })->{json};
     my $id = $s->{session_id};
@@ -208,8 +209,6 @@ subtest 'what it asked for is what holds' => sub {
     like($t->run($id, 'free -m')->{stdout}, qr/^Mem: +40 /m, 'memory, seen');
     $r = $t->run($id, [ 'python3', '-c', 'x = b"x" * (60 << 20)' ]);
     is($r->{reason}, 'memory', 'and kept');
-    is($t->run($id, 'head -c 30000000 /dev/zero | tail | wc -c')->{reason},
-       'exited', 'what is below it is had');
     like($t->run($id, 'head -c 2000000 /dev/zero > big; ls -l big')->{stdout},
          qr/ 1048576 /, 'file size');
     is($t->run($id, 'sleep 60')->{reason}, 'timeout', 'time of a command');

@@ -67,8 +67,9 @@ sub kernels {
 
     my $r = $SandboxTest::Pool::T->run($id, <<'SH');
 for p in /proc/[0-9]*; do
-    case $(tr '\0' ' ' < $p/cmdline) in
-    */python3*kernels/*/main.py*) echo ${p#/proc/} $(tr '\0' ' ' < $p/cmdline) ;;
+    line="$(tr '\0' ' ' < $p/cmdline)"
+    case $line in
+    */python3*kernels/*/main.py*) echo ${p#/proc/} $line ;;
     esac
 done
 SH
@@ -186,7 +187,8 @@ subtest 'what an interpreter reads when it starts cannot be changed' => sub {
 subtest 'a session whose interpreter dies is replaced' => sub {
     pool_full(2, 'coded');
     my @ids = pooled_ids();
-    my ($pid) = grep { (slurp("/proc/$_/cgroup") // '') =~ m{/\Q$ids[0]\E/work/} }
+    my ($pid) = grep { (slurp("/proc/$_/cgroup") // '')
+                       =~ m{/\Q$ids[0]\E/work/} }
                 map { m{(\d+)$} } glob '/proc/[0-9]*';
     ok($pid, 'one of them');
     kill KILL => $pid;

@@ -4,8 +4,8 @@
  * Each template that has a pool is to have so many sessions that are ready:
  * launched, recorded, with a spare group, and with the interpreters that it
  * names running in them.  One is made at a time, in steps of the loop, and
- * only while no call has come for a moment; after each the broker rests for
- * as long as that took.  Where one cannot be made, the next attempt waits
+ * only while no call has come for a moment; after each the broker rests for a
+ * part of the time that it took.  Where one cannot be made, the next attempt waits
  * longer each time, and the log has one line about it.
  *
  * Such a session is nobody's (.pooled): in a list of its own, where no call
@@ -27,6 +27,7 @@
 
 
 #define SBX_POOL_QUIET         3          /* ms without a call */
+#define SBX_POOL_REST          4          /* part of the time that one took */
 #define SBX_POOL_WARM_WAIT     90000      /* ms for one interpreter */
 #define SBX_POOL_BACKOFF_MIN   1000       /* ms */
 #define SBX_POOL_BACKOFF_MAX   60000
@@ -347,7 +348,7 @@ sbx_pool_tick(sbx_timer_t *timer)
         return;
     }
 
-    if (pools->half) {
+    if (pools->filling != NULL) {
         pools->half = 0;
         sbx_pool_launch(pools->filling);
         return;
@@ -723,7 +724,7 @@ sbx_pool_settle(sbx_session_t *s)
 
     now = sbx_now_us();
     took = now - pools->began;
-    pools->rest = now + took;
+    pools->rest = now + took / SBX_POOL_REST;
     pools->filling = NULL;
     sbx_pool_over(s->broker);
 }
