@@ -303,7 +303,7 @@ __sbx_again() {
     builtin trap : INT
 
     builtin exec "$BASH" --noprofile --norc -c \
-        'builtin trap "" INT; . "$1"; eval "$__sbx_loop"' \
+        'builtin trap "" INT; . "$1"; builtin eval "$__sbx_loop"' \
         bash "$__sbx_path" "$__sbx_state" 3<&"$__sbx_fd"-
 }
 
@@ -324,12 +324,12 @@ trap() {
     fi
 
     if [[ $1 == -- ]]; then
-        shift
+        builtin shift
     fi
 
     if (($# > 1)); then
         __sbx_action=$1
-        shift
+        builtin shift
     fi
 
     for __sbx_name; do
@@ -383,8 +383,8 @@ __sbx_told() {
         return
     fi
 
-    shift
-    set -- " $* "
+    builtin shift
+    builtin set -- " $* "
 
     if [[ $__sbx_onexit && $1 == @(*' EXIT '*|*' 0 '*|'  ') ]]; then
         builtin printf "trap -- %s EXIT\n" "${__sbx_onexit@Q}"
