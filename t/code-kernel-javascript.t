@@ -245,29 +245,67 @@ shows('[process.env.SET, require("path").basename(process.cwd())]',
 
 # ---- interrupts -------------------------------------------------------------
 
-$k->interrupt;
-shows('let kept = "kept"; kept', "'kept'", 'one between runs is nothing');
+$k->interrupt for 1 .. 3;
+shows('let kept = "kept"; kept', "'kept'", 'some between runs are nothing');
 
-for my $code ('while (true) {}',
-              'for (;;) { try { for (;;) {} } catch {} }',
-              'await new Promise(() => {})',
-              'await null; while (true) {}',
-              'await new Promise(r => setTimeout(r, 20)); while (true) {}',
-              'require("child_process").execSync("sleep 1000")',
-              'await new Promise(() => {})',
-              'while (true) {}')
+# What a library may do.
+$k->run('process.on("SIGINT", () => process.exit(1))');
+
+# [code, name of it]: it says that it has begun, at BEGUN.
+for my $what (
+    [ 'BEGUN; while (true) {}', 'a loop' ],
+    [ 'for (;;) { try { BEGUN; for (;;) {} } catch {} }', 'one in try' ],
+    [ 'while (true) { BEGUN }', 'one that prints' ],
+    [ 'BEGUN; while (true) { display(1) }', 'one that displays' ],
+    [ 'await null; BEGUN; while (true) {}', 'one after an await' ],
+    [ 'BEGUN; await new Promise(() => {})', 'what waits for ever' ],
+    [ 'await new Promise(r => setTimeout(r, 20)); BEGUN; while (true) {}',
+      'a loop out of a timer' ],
+    [ 'await new Promise(r => setTimeout(r, 20));'
+      . 'BEGUN; while (true) { display(1) }', 'one that displays there' ],
+    [ 'await new Promise(r => setTimeout(r, 1)); BEGUN;'
+      . 'while (true) { await null }', 'one that awaits' ],
+    [ 'setInterval(() => { BEGUN; while (true) {} }, 1);'
+      . 'await new Promise(() => {})', 'a busy timer' ],
+    [ 'setImmediate(() => { BEGUN; while (true) {} }); setImmediate(() => {});'
+      . 'await new Promise(() => {})', 'one of many callbacks' ],
+    [ '({ get x() { BEGUN; while (true) {} }, toHTML() { this.x } })',
+      'what is shown' ],
+    [ 'BEGUN; require("child_process").execSync("exec sleep 1000")',
+      'a child' ],
+    [ 'process.removeAllListeners("SIGINT"); BEGUN; while (true) {}',
+      'a loop, again' ])
 {
-    # what waits at an interrupt is not ended, only waited for no longer
-    (my $said = $code) =~ s/(?=while|for|await new Promise\(\(\)|require)/
-                            console.log('begun'); /x;
+    my ($code, $name) = @$what;
 
-    $k->send_run($said);
-    ok($k->until_output(qr/begun/), "begun: $code");
+    $code =~ s/BEGUN/console.log('begun')/;
+    $k->send_run($code);
+    ok($k->until_output(qr/begun/), "$name begins");
     $r = $k->interrupted;
-    is($r->{error}{name}, 'KeyboardInterrupt', 'it is interrupted');
-    is($r->{exit}, 130, 'its exit is 130');
-    shows('kept', "'kept'", 'the state is kept');
+    is($r->{error}{name}, 'KeyboardInterrupt', "$name is interrupted");
+    is($r->{exit}, 130, 'with exit 130');
+    shows('kept', "'kept'", 'and the state is kept');
 }
+
+$r = $k->run('const cpu = process.cpuUsage().user;'
+             . 'await new Promise(r => setTimeout(r, 300));'
+             . 'process.cpuUsage().user - cpu < 250000');
+is($r->{text}, 'true', 'nothing goes on by itself');
+
+# What an interrupted run has left may keep the next from its beginning.
+$k->send_run('const left = new Promise(r => globalThis.go = r);'
+             . 'const loops = left.then(() => setTimeout(() => {'
+             . 'console.log("loops"); while (true) {} }, 1)); go();'
+             . 'await new Promise(() => {})', keep => 1);
+$k->until_output(qr/loops/);
+is($k->interrupted->{exit}, 130, 'a loop that nobody waits for');
+
+$k->run('setTimeout(() => { console.log("behind"); while (true) {} }, 1); 1');
+ok($k->until_output(qr/behind/), 'one begins between runs');
+$k->send_run('kept');
+$r = $k->interrupted;
+ok($r->{exit} eq '0' || $r->{exit} eq '130', 'the next run ends');
+shows('kept', "'kept'", 'and the state is kept');
 
 # ---- ends -------------------------------------------------------------------
 

@@ -2,10 +2,18 @@
 
 /*
  * The JavaScript kernel: frames on descriptor 3, as kernels/README.md has
- * them.  Cells run in node's main context, one after another.  A cell is run
- * within vm's breakOnSigint, its microtasks too; what comes later of it, out
- * of the event loop, is watched by a thread (watchdog.js) that is started
- * once a cell needs it.
+ * them.  Cells run in node's main context, one after another.
+ *
+ * An interrupt is one of two things.  A cell until it first waits runs as a
+ * script within vm's breakOnSigint, its microtasks too: SIGINT ends the script.
+ * What comes later, out of the event loop, is watched by a thread, watchdog.js,
+ * that is started once a cell needs it: it asks us to stop waiting, and has V8
+ * end what keeps us from answering.  For that the driver and the thread share
+ * some numbers (shared.js): what the driver does itself is never ended, as
+ * mask() makes the thread wait.
+ *
+ * node has the handler of SIGINT all the time: without one the signal would
+ * end the process, and handlers come and go with listeners and scripts.
  */
 
 const fs = require('fs');
@@ -15,6 +23,9 @@ const path = require('path');
 const util = require('util');
 const vm = require('vm');
 const { Writable } = require('stream');
+const { internalBinding, timers } = require('./internals.js');
+const { CUT, DRIVER, OPEN, SENT, STATE, ASKED, GATE, RUNS, CUTS, LENGTH,
+        OVERDUE } = require('./shared.js');
 const { transform, prepare } = require('./transform.js');
 
 const TYPED = process.argv[2] === 'typescript';
@@ -27,13 +38,13 @@ const { setImmediate, Promise, Error, SyntaxError, JSON, Buffer, Symbol: _ }
       = globalThis;
 const { getOwnPropertyDescriptor, defineProperty, entries, keys } = Object;
 const errorToString = Error.prototype.toString;
-const tick = process._tickCallback;
+const { _tickCallback: tick, nextTick } = process;
 const env = process.env;
 
 const SOURCES = 500;        /* cells whose lines errors can show */
 const sources = new Map();
 
-let run = null;             /* { id, ended, reject } of the run that goes on */
+let run = null;             /* { id, before, outcome } of what goes on */
 let place = null;           /* the module that cells are, of one directory */
 let watchdog = null;
 
@@ -66,26 +77,52 @@ function writeAll(fd, data) {
 
 /*
  * node's own streams make a pipe non-blocking, for the children of a cell
- * too, and may still hold output when a run ends.
+ * too, and may still hold output when a run ends.  There is nothing here that
+ * an interrupt could leave half done.
  */
 function stream(fd) {
+    const put = (chunk, done) => {
+        try {
+            writeAll(fd, chunk);
+
+        } catch (e) {
+            if (e.code !== 'EPIPE' && e.code !== 'EBADF') {
+                done(e);
+                return;
+            }
+        }
+
+        done(null);
+    };
+
     const out = new Writable({
         decodeStrings: true,
-        highWaterMark: 0,
-        write(chunk, encoding, done) {
-            try {
-                writeAll(fd, chunk);
-                done();
-
-            } catch (e) {
-                done(e.code === 'EPIPE' || e.code === 'EBADF' ? null : e);
-            }
-        },
-        destroy(error, done) {
-            done(error);
-        },
+        write: (chunk, encoding, done) => put(chunk, done),
     });
 
+    out.write = function (chunk, encoding, done) {
+        if (typeof encoding === 'function') {
+            done = encoding;
+            encoding = 'utf8';
+        }
+
+        if (typeof chunk === 'string') {
+            chunk = Buffer.from(chunk, encoding);
+
+        } else if (!util.types.isUint8Array(chunk)) {
+            return Writable.prototype.write.call(this, chunk, encoding, done);
+        }
+
+        put(chunk, error => {
+            if (typeof done === 'function') {
+                nextTick.call(process, done, error);
+            }
+        });
+
+        return true;
+    };
+
+    out.setMaxListeners(0);
     out.fd = fd;
     out._type = 'pipe';
     out._isStdio = true;
@@ -106,15 +143,98 @@ for (const [ name, value ] of [ [ 'stdout', stdout ], [ 'stderr', stderr ] ]) {
 
 
 /*
+ * ---- what is not to be interrupted -------------------------------------
+ */
+
+const shared = new Int32Array(new SharedArrayBuffer(4 * LENGTH));
+let   depth = 1;            /* of mask() */
+
+
+function sleep(ms) {
+    Atomics.wait(pause, 0, 0, ms);
+}
+
+
+/*
+ * Until unmask() the thread ends nothing.  Where it has already said that it
+ * will, this is where it happens: calls and waits are where V8 looks.
+ */
+function mask() {
+    if (depth > 0) {
+        depth++;
+        return;
+    }
+
+    for ( ;; ) {
+        const state = Atomics.load(shared, STATE);
+
+        if (state === SENT) {
+            sleep(1);
+            sleep(1);
+        }
+
+        if (state !== CUT
+            && Atomics.compareExchange(shared, STATE, state, DRIVER) === state)
+        {
+            depth = 1;
+            return;
+        }
+    }
+}
+
+
+/* A cell that does little but call us is ended here. */
+function unmask() {
+    if (--depth > 0) {
+        return;
+    }
+
+    Atomics.store(shared, STATE, OPEN);
+
+    for (let i = 0; i < 100 && Atomics.load(shared, ASKED) === OVERDUE; i++) {
+        sleep(1);
+    }
+}
+
+
+/* The event loop has called the driver: nothing else is on the stack. */
+function enter() {
+    depth = 0;
+    mask();
+}
+
+
+/* Who asks whether we are alive learns it. */
+function answer() {
+    if (Atomics.exchange(shared, ASKED, 0) !== 0) {
+        Atomics.notify(shared, ASKED);
+    }
+}
+
+
+/* A thread that waits for SIGINT would take it from a script. */
+function gate(open) {
+    Atomics.store(shared, GATE, open);
+    Atomics.notify(shared, GATE);
+}
+
+
+/*
  * ---- frames ------------------------------------------------------------
  */
 
+const { WriteWrap } = internalBinding('stream_wrap');
 const engine = new net.Socket({ fd: 3, readable: true, writable: true });
+const handle = engine._handle;
 const parts = [];
 let   pending = 0;          /* bytes in parts */
 let   frame = null;         /* { type, size } whose body has not come yet */
 
 
+/*
+ * One call hands a whole frame to libuv, which writes it now or later: there
+ * is no place where an interrupt could cut it, as in a stream of node's.
+ */
 function send(type, fields) {
     const body = [];
     let   size = 0;
@@ -131,7 +251,12 @@ function send(type, fields) {
         size += b.length;
     }
 
-    engine.write(Buffer.concat([ Buffer.from(`${type} ${size}\n`), ...body ]));
+    const req = new WriteWrap();
+
+    req.handle = handle;
+    req.oncomplete = () => {};
+    req.buffer = Buffer.concat([ Buffer.from(`${type} ${size}\n`), ...body ]);
+    handle.writeBuffer(req, req.buffer);
 }
 
 
@@ -152,55 +277,60 @@ function fields(body) {
 }
 
 
-function receive(chunk) {
-    parts.push(chunk);
-    pending += chunk.length;
-
+/* The next frame that is whole: { type, list }, or null. */
+function next() {
     if (frame !== null && pending < frame.size) {
-        return;
+        return null;
     }
 
-    let all = parts.length === 1 ? chunk : Buffer.concat(parts);
+    let all = parts.length === 1 ? parts[0] : Buffer.concat(parts);
+    let found = null;
 
-    parts.length = 0;
+    if (frame === null) {
+        const end = all.indexOf(10);
 
-    for ( ;; ) {
-        if (frame === null) {
-            const end = all.indexOf(10);
-
-            if (end === -1) {
-                break;
-            }
-
+        if (end !== -1) {
             const [ type, size ] = all.toString('latin1', 0, end).split(' ');
 
             frame = { type, size: Number(size) };
             all = all.subarray(end + 1);
         }
+    }
 
-        if (all.length < frame.size) {
-            break;
-        }
-
-        const { type, size } = frame;
-        const body = all.subarray(0, size);
-
-        all = all.subarray(size);
+    if (frame !== null && all.length >= frame.size) {
+        found = { type: frame.type,
+                  list: fields(all.subarray(0, frame.size)) };
+        all = all.subarray(frame.size);
         frame = null;
-
-        if (type === 'run') {
-            begin(fields(body));
-
-        } else if (type === 'setup') {
-            setup(fields(body));
-        }
     }
 
     pending = all.length;
+    parts.length = 0;
 
     if (pending > 0) {
         parts.push(all);
     }
+
+    return found;
+}
+
+
+function receive(chunk) {
+    enter();
+
+    parts.push(chunk);
+    pending += chunk.length;
+
+    for (let f = next(); f !== null; f = next()) {
+        if (f.type === 'run') {
+            begin(f.list);
+
+        } else if (f.type === 'setup') {
+            setup(f.list);
+        }
+    }
+
+    unmask();
 }
 
 
@@ -369,7 +499,8 @@ function describe(value) {
 }
 
 
-function result(id, main, bundle) {
+/* Runs what the value has of its own: not to be masked. */
+function resultOf(id, main, bundle) {
     const list = [ [ 'id', id ], [ 'main', main ] ];
     let   left = FIELD_MAX;
 
@@ -386,7 +517,7 @@ function result(id, main, bundle) {
         list.push([ type, data ]);
     }
 
-    send('result', list);
+    return list;
 }
 
 
@@ -394,10 +525,19 @@ function display(...values) {
     for (const value of values) {
         if (run === null) {
             writeAll(1, Buffer.from(util.inspect(value) + '\n'));
-
-        } else {
-            result(run.id, 0, isBundle(value) ? value : describe(value));
+            continue;
         }
+
+        const list = resultOf(run.id, 0,
+                              isBundle(value) ? value : describe(value));
+
+        mask();
+
+        if (run !== null) {
+            send('result', list);
+        }
+
+        unmask();
     }
 }
 
@@ -756,15 +896,17 @@ $$load.step = () => {
     tick.call(process);
 };
 
-const enter = new vm.Script('$$load.step()', { filename: __filename });
+const first = new vm.Script('$$load.step()', { filename: __filename });
 
 
 function begin(list) {
     const get = name => (list.find(f => f[0] === name) ?? [])[1] ?? '';
-    const self = { id: get('id'), before: lend(list), ended: false };
+    const self = { id: get('id'), before: lend(list), outcome: null };
     const job = { script: null, value: undefined, failed: false };
 
+    answer();                           /* of before, not of this run */
     run = self;
+    Atomics.store(shared, RUNS, 1);
     locate();
 
     try {
@@ -776,18 +918,20 @@ function begin(list) {
     }
 
     $$load.job = job;
+    gate(0);
 
     try {
-        enter.runInThisContext({ breakOnSigint: true });
+        first.runInThisContext({ breakOnSigint: true });
 
     } catch {
         /* what the cell threw is in job: it was interrupted */
-        finish(self, new KeyboardInterrupt(), true);
-        return;
-
-    } finally {
-        $$load.job = null;
+        job.value = new KeyboardInterrupt();
+        job.failed = true;
     }
+
+    depth = 1;                          /* display() may have been left */
+    $$load.job = null;
+    gate(1);
 
     const { value, failed } = job;
 
@@ -799,7 +943,7 @@ function begin(list) {
     value.then(v => finish(self, v, false), e => finish(self, e, true));
 
     setImmediate(() => {
-        if (!self.ended) {
+        if (run === self && self.outcome === null) {
             watch();
         }
     });
@@ -807,25 +951,34 @@ function begin(list) {
 
 
 function finish(self, value, failed) {
-    if (self.ended) {
+    if (self.outcome !== null) {
         return;
     }
 
-    self.ended = true;
+    if (failed && Atomics.load(shared, ASKED) !== 0) {
+        value = new KeyboardInterrupt();    /* of a child, first */
+    }
+
+    self.outcome = { value, failed };
 
     /* what else it has rejected is told within the run */
-    setImmediate(() => close(self, value, failed));
+    setImmediate(close, self);
 }
 
 
-function close(self, value, failed) {
-    let exit = 0;
+/* More than once, where an interrupt has ended it. */
+function close(self) {
+    if (run !== self) {
+        return;
+    }
 
-    engine.cork();
+    const frames = [];
+    let   { value, failed } = self.outcome;
+    let   exit = 0;
 
     if (!failed && value !== undefined) {
         try {
-            result(self.id, 1, describe(value));
+            frames.push([ 'result', resultOf(self.id, 1, describe(value)) ]);
 
         } catch (e) {
             failed = true;
@@ -835,63 +988,90 @@ function close(self, value, failed) {
 
     if (failed) {
         exit = value instanceof KeyboardInterrupt ? 130 : 1;
-        send('error', [ [ 'id', self.id ], ...told(value) ]);
+        frames.push([ 'error', [ [ 'id', self.id ], ...told(value) ] ]);
+    }
+
+    enter();
+
+    for (const f of frames) {
+        send(...f);
     }
 
     giveBack(self.before);
     run = null;
+    Atomics.store(shared, RUNS, 0);
+    answer();
     send('end', [ [ 'id', self.id ], [ 'exit', exit ] ]);
-    engine.uncork();
-}
+    unmask();
 
-
-function interrupt() {
-    if (run !== null) {
-        finish(run, new KeyboardInterrupt(), true);
+    if (watchdog === null && process.getActiveResourcesInfo().length > 1) {
+        watch();                        /* what it has left may loop */
     }
 }
 
 
 /*
- * From here on a thread receives SIGINT: it asks us to stop waiting, and ends
- * what keeps us from answering.  Who has no room for a thread goes on without.
+ * The thread has asked, maybe after it has ended what we were in.
  */
+function asked() {
+    enter();
+
+    if (Atomics.load(shared, ASKED) !== 0) {
+        if (Atomics.exchange(shared, CUTS, 0) !== 0) {
+            timers.mend();
+        }
+
+        if (run !== null) {
+            run.outcome = { value: new KeyboardInterrupt(), failed: true };
+            setImmediate(close, run);
+        }
+
+        answer();
+    }
+
+    unmask();
+}
+
+
+/* Who has no room for a thread goes on without. */
 function watch() {
     if (watchdog !== null) {
         return;
     }
 
     const { Worker } = require('worker_threads');
-    const flags = new Int32Array(new SharedArrayBuffer(8));
 
     try {
         watchdog = new Worker(path.join(__dirname, 'watchdog.js'),
-                              { workerData: flags, execArgv: [] });
+                              { workerData: shared, execArgv: [] });
 
     } catch {
         return;
     }
 
-    watchdog.on('error', () => {
-        process.removeListener('SIGINT', interrupt);
-        process.on('SIGINT', interrupt);
-    });
-
-    watchdog.on('message', what => {
-        if (what === 'loaded') {
-            /* a handler of ours would take the signal from it */
-            process.removeListener('SIGINT', interrupt);
-            Atomics.store(flags, 0, 1);
-            Atomics.notify(flags, 0);
-            return;
-        }
-
-        Atomics.store(flags, 1, 1);
-        Atomics.notify(flags, 1);
-        interrupt();
-    });
-
+    watchdog.on('error', () => {});
+    watchdog.on('message', asked);
     watchdog.unref();
+}
+
+
+/*
+ * SIGINT is the kernel's.  A listener of a cell would take the signal from it,
+ * and the last one that goes would leave the process without a handler.
+ */
+function keepSigint() {
+    for (const event of [ 'newListener', 'removeListener' ]) {
+        for (const listener of process.listeners(event)) {
+            process.removeListener(event, listener);
+            process.on(event, function (name, ...rest) {
+                if (name !== 'SIGINT') {
+                    listener.call(this, name, ...rest);
+                }
+            });
+        }
+    }
+
+    internalBinding('contextify').startSigintWatchdog();
 }
 
 
@@ -907,7 +1087,7 @@ for (const [ name, value ] of entries({ $$load, display })) {
                                        writable: name === 'display' });
 }
 
-process.on('SIGINT', interrupt);
+keepSigint();
 process.on('uncaughtException', uncaught);
 process.on('unhandledRejection', uncaught);
 
@@ -917,4 +1097,6 @@ engine.on('end', () => process.exit(0));
 
 locate();
 prepare();
+gate(1);
 send('ready', [ [ 'version', process.version ] ]);
+unmask();
