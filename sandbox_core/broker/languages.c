@@ -2,8 +2,8 @@
  * The languages that sessions can run code in: their descriptions, read once
  * at the start of a broker, and what of them this machine lacks, for the
  * doctor.  The latter is found out by commands that may take a second each:
- * a child runs them one after the other, as nobody, and only when no other
- * process wants the processors.  Nobody waits for it.
+ * a child runs them one after the other, as nobody.  Nobody waits for it, and
+ * what takes too long is taken for there.
  */
 
 #include "broker.h"
@@ -11,11 +11,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -25,7 +25,8 @@
 #define SBX_LANGUAGES_FILE    "kernel.conf"
 #define SBX_LANGUAGES_TEXT    16384
 #define SBX_LANGUAGES_WAIT    3000        /* ms until the child is made */
-#define SBX_LANGUAGES_PROBE   20000       /* ms for one command */
+#define SBX_LANGUAGES_PROBE   60000       /* ms for one command */
+#define SBX_LANGUAGES_NICE    5
 #define SBX_LANGUAGES_NOBODY  65534
 
 
@@ -335,15 +336,13 @@ sbx_languages_over(sbx_broker_t *b)
 static void
 sbx_languages_child(const sbx_languages_t *l, int fd)
 {
-    int                 null;
-    char                byte;
-    unsigned            i, k;
-    sigset_t            none;
-    struct sched_param  param;
+    int       null;
+    char      byte;
+    unsigned  i, k;
+    sigset_t  none;
 
-    memset(&param, 0, sizeof(param));
     (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void) sched_setscheduler(0, SCHED_IDLE, &param);
+    (void) setpriority(PRIO_PROCESS, 0, SBX_LANGUAGES_NICE);
     (void) sigemptyset(&none);
     (void) sigprocmask(SIG_SETMASK, &none, NULL);
     (void) umask(022);
@@ -426,7 +425,7 @@ sbx_languages_probe(const char *command)
     (void) kill(pid, SIGKILL);
     (void) waitpid(pid, NULL, 0);
 
-    return 0;
+    return 1;
 }
 
 

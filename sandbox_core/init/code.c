@@ -376,11 +376,12 @@ sbx_code_frames(sbx_code_call_t *call)
         call->in.buf = NULL;
     }
 
-    sbx_code_interest(call);
-
     if (call->state == SBX_CODE_CALL_QUEUED) {
         sbx_code_next(call->context);
+        return;
     }
+
+    sbx_code_interest(call);
 }
 
 

@@ -78,15 +78,23 @@ sbx_init_code_group(const sbx_task_t *task, int *fds, unsigned nfds)
 
         context->command = c;
         context->kernel = SBX_KERNEL_ROOM;
-        sbx_code_launch(context);
-        return;
+
+        if (c->nattach == task->attach_count) {
+            sbx_code_launch(context);
+            return;
+        }
+
+        /* it would run outside its group */
+
+        (void) sbx_code_kill(context, SBX_REASON_SIGNAL);
+        nfds = 0;
     }
 
     while (nfds != 0) {
         (void) close(fds[--nfds]);
     }
 
-    if (task->refused == 0) {
+    if (task->refused == 0 && c == NULL) {
         sbx_init_record_over(task->command, NULL);
     }
 

@@ -67,7 +67,7 @@ sbx_code_next(sbx_code_context_t *context)
         }
 
         if (context->run != NULL && !context->run->sent) {
-            (void) sbx_code_flush(context->run);
+            /* what there is for the worker goes when the kernel has begun */
             sbx_code_run(context);
         }
 

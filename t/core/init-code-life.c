@@ -346,6 +346,36 @@ test_groups(void)
        "where there is none, that is the answer");
 
     {
+        code_t  x = { .verb = SBX_CODE_CREATE };
+
+        groups = s.groups;
+        code_fresh(&b);
+        code_begin(&x, &b);
+
+        while (s.groups == groups) {
+            init_records(&s, INIT_WAIT);
+        }
+
+        (void) close(b.call.fd);
+        code_fresh(&b);
+        verb(SBX_CODE_LIST, NULL);
+
+        while (strcmp(a.id, "python") != 0 && a.contexts > 1) {
+            verb(SBX_CODE_LIST, NULL);
+        }
+
+        over = s.over;
+        code_group();
+
+        while (s.over == over) {
+            init_records(&s, INIT_WAIT);
+        }
+
+        is_int(s.last_over, init_number,
+               "a context whose maker has left is given up");
+    }
+
+    {
         code_t  x = { .code = "1", .timeout = 200 };
 
         code_call(&x);
