@@ -501,7 +501,8 @@ sbx_root_unescape(char *path)
 /*
  * Both the directory and the one that it lies in are mounts: a directory that
  * only leads to a mount could be renamed by the session's root, and another
- * one put in its place.
+ * one put in its place.  As with /usr it is an overlay: a bind mount would
+ * tell where the directory lies on the host.
  */
 static int
 sbx_root_show_kernels(const sbx_plan_t *plan, sbx_error_t *e)
@@ -511,7 +512,7 @@ sbx_root_show_kernels(const sbx_plan_t *plan, sbx_error_t *e)
     }
 
     if (mount("../system/sandbox", "run/sandbox", NULL, MS_BIND, NULL) == -1
-        || sbx_root_bind_tree(plan->launch->kernels, "run/sandbox/kernels")
+        || sbx_root_show_tree(plan->launch->kernels, "run/sandbox/kernels")
            == -1)
     {
         return sbx_error(e, errno, SBX_E_INTERNAL,
