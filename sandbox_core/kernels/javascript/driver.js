@@ -223,6 +223,7 @@ function gate(open) {
  * ---- frames ------------------------------------------------------------
  */
 
+const { getPromiseDetails } = internalBinding('util');
 const { WriteWrap } = internalBinding('stream_wrap');
 const engine = new net.Socket({ fd: 3, readable: true, writable: true });
 const handle = engine._handle;
@@ -935,18 +936,23 @@ function begin(list) {
 
     const { value, failed } = job;
 
+    if (watchdog === null && goesOn(value)) {
+        watch();
+    }
+
     if (failed || !util.types.isPromise(value)) {
         finish(self, value, failed);
         return;
     }
 
     value.then(v => finish(self, v, false), e => finish(self, e, true));
+}
 
-    setImmediate(() => {
-        if (run === self && self.outcome === null) {
-            watch();
-        }
-    });
+
+/* Whether a cell has left what may run later: it may loop. */
+function goesOn(value) {
+    return util.types.isPromise(value) && getPromiseDetails(value)[0] === 0
+           || process.getActiveResourcesInfo().length > 1;
 }
 
 
@@ -1003,10 +1009,6 @@ function close(self) {
     answer();
     send('end', [ [ 'id', self.id ], [ 'exit', exit ] ]);
     unmask();
-
-    if (watchdog === null && process.getActiveResourcesInfo().length > 1) {
-        watch();                        /* what it has left may loop */
-    }
 }
 
 
