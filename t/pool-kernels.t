@@ -3,7 +3,7 @@
 # Interpreters in sessions that were made ahead: started, told what to import,
 # and, when the session is given out, told of its environment and held to its
 # limits.  The interpreter is one of the test's own, which writes down all that
-# it is told.
+# it is told; and then those that sessions have.
 
 use strict;
 use warnings;
@@ -12,6 +12,7 @@ use FindBin;
 use lib "$FindBin::Bin/lib";
 
 use File::Path qw(make_path);
+use JSON::PP ();
 use Test::More;
 use SandboxTest;
 use SandboxTest::More;
@@ -82,7 +83,7 @@ SH
 my $HTTP = <<'CONF';
     sandbox_template coded {
         env COLOUR red;
-        preload json os.path;
+        preload json os.path fractions;
         memory 200MB;
     }
 CONF
@@ -94,6 +95,15 @@ my $t = SandboxTest->new(
 $SandboxTest::Pool::T = $t;
 language($t, $_, $KERNEL) for 'first', 'second';
 language($t, 'dies', "raise SystemExit(3)\n");
+
+# as they lie in the build, where a session does not see what links lead to
+
+my @real = grep { -e "$SandboxTest::BUILD/kernels/$_/kernel.conf" }
+           'python', 'bash';
+
+system('cp', '-rp', "$SandboxTest::BUILD/kernels/$_",
+       $t->prefix . "/helpers/kernels/$_") == 0 or die "cp: $?" for @real;
+
 $t->start;
 
 
@@ -190,11 +200,69 @@ subtest 'a session whose interpreter dies is replaced' => sub {
     my ($pid) = grep { (slurp("/proc/$_/cgroup") // '')
                        =~ m{/\Q$ids[0]\E/work/} }
                 map { m{(\d+)$} } glob '/proc/[0-9]*';
+    my $failures = metric('pool_failures_total', template => 'coded');
     ok($pid, 'one of them');
     kill KILL => $pid;
     ok(until_true(sub { !grep { $_ eq $ids[0] } pooled_ids() }, 20),
        'the session ends');
     pool_full(2, 'coded');
+    is(metric('pool_failures_total', template => 'coded'), $failures + 1,
+       'which is counted');
+};
+
+
+subtest 'the interpreters that sessions have' => sub {
+    plan(skip_all => 'no kernels are built') if @real < 2;
+
+    $t->write_conf(http => "$HTTP    sandbox_pool coded sessions=1 "
+                           . "kernels=python,bash;\n");
+    $t->reload;
+    pool_full(1, 'coded');
+
+    my $hits = metric('pool_hits_total', template => 'coded');
+    my $id = make(template => 'coded', env => { COLOUR => 'blue' })
+             ->{json}{session_id};
+    my $cold = make(template => 'coded', env => { COLOUR => 'blue' },
+                    manifest => { filesystem =>
+                                  { deny_read => [ '/home/user/x' ] } })
+               ->{json}{session_id};
+
+    is(metric('pool_hits_total', template => 'coded'), $hits + 1,
+       'one is of the pool, one is not');
+
+    my $of = sub {
+        my ($session, $code, %o) = @_;
+
+        return $t->api(POST => "/sessions/$session/code",
+                       { code => $code, %o })->{json};
+    };
+
+    my ($bash, $python) = sort { $a->{context_id} cmp $b->{context_id} }
+        @{ $t->api(GET => "/sessions/$id/contexts")->{json}{contexts} };
+    is("$bash->{context_id} $bash->{state} $python->{context_id} "
+       . "$python->{state} $python->{execution_count}",
+       'bash idle python idle 0', 'both are there before they are used');
+
+    my $seen = "import os\n'fractions' in __import__('sys').modules, "
+               . "os.getpid(), os.getcwd(), os.environ['COLOUR']";
+    my $j = $of->($id, $seen);
+    is($j->{text}, "(True, $python->{pid}, '/home/user', 'blue')",
+       'what was to be imported is, and the rest is the session\'s')
+        or diag(explain($j));
+    is("$j->{startup_s} $j->{execution_count}", '0 1', 'it had begun');
+
+    my $names = 'sorted(k for k in globals() if k not in ("os", "_"))';
+    is($of->($id, $names)->{text}, do { $of->($cold, $seen);
+                                        $of->($cold, $names)->{text} },
+       'code finds no other names than in one that was not made ahead');
+
+    $j = $of->($id, 'echo $COLOUR; pwd', language => 'bash');
+    is("$j->{stdout}$j->{startup_s}", "blue\n/home/user\n0", 'bash as well');
+
+    is($of->($id, 'os._exit(1)')->{restarted}, JSON::PP::true(), 'one dies');
+    is($of->($id, "import os; os.environ['COLOUR']")->{text}, "'blue'",
+       'and the next one is told the same');
+    ends_ok($id, $cold);
 };
 
 

@@ -312,7 +312,7 @@ ngx_http_sandbox_v1_metrics_pools(ngx_http_sandbox_json_t *j,
           "Sessions that were given out of the pool.",
           offsetof(sbx_pool_metrics_t, hits) },
         { "pool_failures_total", "counter",
-          "Sessions, or their interpreters, that could not be made ready.",
+          "Sessions that could not be made ready or did not stay it.",
           offsetof(sbx_pool_metrics_t, failures) }
     };
 

@@ -5,8 +5,8 @@
  * launched, recorded, with a spare group, and with the interpreters that it
  * names running in them.  One is made at a time, in steps of the loop, and
  * only while no call has come for a moment; after each the broker rests for a
- * part of the time that it took.  Where one cannot be made, the next attempt waits
- * longer each time, and the log has one line about it.
+ * part of the time that it took.  Where one cannot be made, the next attempt
+ * waits longer each time, and the log has one line about it.
  *
  * Such a session is nobody's (.pooled): in a list of its own, where no call
  * finds it, no quota counts it and no grave is dug for it.  The keeper does
@@ -675,14 +675,22 @@ sbx_pool_late(sbx_session_t *s)
 }
 
 
-/* One that was ready is no more, and another takes its place. */
+/* One that was ready is no more, and another takes its place: not at once, as
+ * that may do the same. */
 
 void
 sbx_pool_cold(sbx_session_t *s)
 {
-    if (s->pooled && !sbx_list_empty(&s->pooling)) {
-        sbx_session_end(s, SBX_ENDED_DESTROYED, 1);
+    sbx_pool_t  *pool;
+
+    if (!s->pooled || sbx_list_empty(&s->pooling)) {
+        return;
     }
+
+    pool = s->pool;
+    pool->failures++;
+    pool->again = sbx_now_us() + SBX_POOL_BACKOFF_MIN * 1000;
+    sbx_session_end(s, SBX_ENDED_DESTROYED, 1);
 }
 
 
