@@ -13,8 +13,6 @@ static ngx_http_sandbox_pool_t *ngx_http_sandbox_pool_add(ngx_conf_t *cf,
     ngx_http_sandbox_main_conf_t *smcf, ngx_str_t *name);
 static char *ngx_http_sandbox_pool_kernels(ngx_conf_t *cf,
     ngx_command_t *cmd, ngx_http_sandbox_pool_t *pool, ngx_str_t *value);
-static ngx_uint_t ngx_http_sandbox_pool_language(const u_char *p,
-    size_t len);
 static ngx_int_t ngx_http_sandbox_pool_settle(ngx_conf_t *cf,
     ngx_http_sandbox_main_conf_t *smcf, ngx_http_sandbox_pool_t *pool,
     sbx_pools_config_t *pools);
@@ -185,8 +183,7 @@ ngx_http_sandbox_pool_kernels(ngx_conf_t *cf, ngx_command_t *cmd,
         comma = ngx_strlchr(p, end, ',');
         len = (size_t) ((comma == NULL ? end : comma) - p);
 
-        if (!ngx_http_sandbox_pool_language(p, len)
-            || out + len + 1 > room)
+        if (!sbx_language_ok((char *) p, len) || out + len + 1 > room)
         {
             goto invalid;
         }
@@ -217,27 +214,6 @@ invalid:
                        value, &cmd->name);
 
     return NGX_CONF_ERROR;
-}
-
-
-static ngx_uint_t
-ngx_http_sandbox_pool_language(const u_char *p, size_t len)
-{
-    size_t  i;
-
-    if (len == 0 || len > SBX_LANGUAGE_MAX) {
-        return 0;
-    }
-
-    for (i = 0; i < len; i++) {
-        if (!((p[i] >= 'a' && p[i] <= 'z') || (p[i] >= '0' && p[i] <= '9')
-              || p[i] == '_'))
-        {
-            return 0;
-        }
-    }
-
-    return 1;
 }
 
 

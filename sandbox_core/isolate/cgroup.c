@@ -339,7 +339,7 @@ sbx_cgroup_change_memory(const sbx_cgroup_t *cg, const char *path,
     char  text[32];
 
     /* where v1 is to have more, swap goes first; where less, that is refused
-       and comes last */
+     * and comes last */
 
     if (cg->has_swap && !cg->tree[cg->role[SBX_ROLE_MEMORY]].v2) {
         (void) snprintf(text, sizeof(text), "%" PRIu64, bytes);

@@ -113,11 +113,11 @@ int sbx_cgroup_kill(const sbx_cgroup_t *cg, const char *path);
 /* Limits in the units of sbx_limits_t; unlimited is left alone. */
 int sbx_cgroup_set_memory(const sbx_cgroup_t *cg, const char *path,
     uint64_t bytes);
-/* v1 counts what sockets hold apart, and only in groups that have a limit for
- * it: memory is the group's.  A no-op on v2, whose memory.max covers it. */
-/* Of a group that has such a limit. */
+/* The same of a group that has such a limit. */
 int sbx_cgroup_change_memory(const sbx_cgroup_t *cg, const char *path,
     uint64_t bytes);
+/* v1 counts what sockets hold apart, and only in groups that have a limit for
+ * it: memory is the group's.  A no-op on v2, whose memory.max covers it. */
 int sbx_cgroup_set_sockets(const sbx_cgroup_t *cg, const char *path,
     uint64_t memory);
 /* v2: where the kernel kills one process of the group it kills them all.  A

@@ -206,11 +206,11 @@ typedef struct {
  */
 #define SBX_LAUNCH_OWN_ACCOUNT   0x01
 
-/* It may be changed by sbx_launch_change() while nobody uses it. */
-#define SBX_LAUNCH_AHEAD         0x04
-
 /* No cgroup namespace: the session sees its groups' full names. */
 #define SBX_LAUNCH_CGROUPS_SEEN  0x02
+
+/* It may be changed by sbx_launch_change() while nobody uses it. */
+#define SBX_LAUNCH_AHEAD         0x04
 
 enum {
     SBX_KEPT_MEMINFO,
