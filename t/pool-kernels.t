@@ -173,6 +173,21 @@ subtest 'held to limits' => sub {
         is($n, 1, 'not below what they use already');
     }
     ends_ok($res->{json}{session_id});
+
+    for my $name (qw(open_files stack)) {
+        pool_full(2, 'coded');
+        my $more = { open_files => 2000, stack => '16MB' }->{$name};
+        my $before = metric('pool_misses_total', template => 'coded',
+                            reason => 'limits') // 0;
+        $res = make(template => 'coded',
+                    manifest => { resources => { $name => $more } });
+        is($res->{status}, 201, "more of $name: made")
+            or diag($res->{body});
+        is(metric('pool_misses_total', template => 'coded',
+                  reason => 'limits'), $before + 1,
+           'without an interpreter that could not have it');
+        ends_ok($res->{json}{session_id});
+    }
 };
 
 

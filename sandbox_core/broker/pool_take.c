@@ -126,6 +126,16 @@ sbx_pool_fits(const sbx_pool_t *pool, const sbx_session_t *s,
         return SBX_MISS_LIMITS;
     }
 
+    /* of a process that runs they can be lowered alone */
+
+    if (pool->config.kernels[0] != '\0'
+        && (asked->open_files > own->open_files
+            || asked->max_file_size > own->max_file_size
+            || asked->stack > own->stack))
+    {
+        return SBX_MISS_LIMITS;
+    }
+
     return sbx_pool_env_fits(pool, env, body->env_size) ? SBX_MISSES
                                                         : SBX_MISS_ENV;
 }

@@ -9,11 +9,12 @@ ALL_SRCS   := $(CORE_SRCS) $(MODULE_SRCS)
 HEADERS    := $(wildcard $(CORE)/*/*.h ngx_sandbox_module/*.h \
                          ngx_sandbox_module/*/*.h)
 C_FILES    := $(ALL_SRCS) $(HEADERS) $(TEST_SRCS) $(wildcard t/core/*.h) \
-              $(wildcard t/fuzz/*.c)
+              $(wildcard t/fuzz/*.c t/bench/lib/*.[ch])
 SCRIPTS    := bootstrap .ci/run conf/sandbox-run $(wildcard t/lib/run-v2) \
               $(KERNEL_HOOKS) \
               $(wildcard t/bench/run t/bench/*.sh)
-PERL_FILES := $(wildcard t/*.t t/*/*.t t/lib/*.pm t/lib/*/*.pm t/bench/*.pl)
+PERL_FILES := $(wildcard t/*.t t/*/*.t t/lib/*.pm t/lib/*/*.pm \
+              t/bench/lib/*.pm)
 LONG_FILES := $(C_FILES) $(PERL_FILES) $(wildcard t/lib/*/*.c) \
               $(KERNEL_FILES)
 LINES_MAX  := 900
