@@ -12,35 +12,14 @@ use lib "$FindBin::Bin/lib";
 use Test::More;
 use Time::HiRes qw(time);
 use SandboxTest;
+use SandboxTest::Core;
 
 plan(skip_all => 'python3 is not installed') if !-x '/usr/bin/python3';
 
 my $t = SandboxTest->new(workers => 1);
 my $p = $t->prefix;
 
-pipe my $in, my $end or die "pipe: $!";
-my $core = fork // die "fork: $!";
-
-if ($core == 0) {
-    close $end;
-    open STDIN, '<&', $in or die $!;
-    exec '/usr/bin/python3', "$FindBin::Bin/lib/fake-core", $p;
-    die "exec: $!";
-}
-
-close $in;
-
-sub core_log { return SandboxTest::slurp("$p/core.log") // '' }
-sub core_says { return scalar(() = core_log() =~ /$_[0]/mg) }
-
-sub core_said {
-    my ($what, $n) = @_;
-
-    return SandboxTest::wait_for(sub { core_says($what) >= ($n // 1) }, 10);
-}
-
-BAIL_OUT('the fake core does not start') if !core_said('^ready');
-
+core_starts($p);
 $t->start;
 
 
@@ -156,7 +135,7 @@ $_->close for @waiting;
 
 # And one that stays shut: calls have their deadline, nothing else waits.
 
-kill 'STOP', $core;
+kill 'STOP', core_pid();
 
 @waiting = ();
 
@@ -171,7 +150,7 @@ ok(SandboxTest::wait_for(sub { $t->log_has(qr/takes no call/) }, 20),
    'a call does not wait for ever');
 is($t->http(GET => '/')->{status}, 200, 'nor does anybody else');
 
-kill 'CONT', $core;
+kill 'CONT', core_pid();
 
 %got = ();
 $got{ $_->read_response(timeout => 30)->{status} }++ for @waiting;
@@ -184,8 +163,7 @@ ok(SandboxTest::wait_for(sub { open_fds() <= $fds + 1 }, 10),
 
 # Gone for good.
 
-close $end;
-waitpid $core, 0;
+core_ends();
 
 is(says(get('good')), '503 E5001', 'without a core: 503');
 is(get('good')->{headers}{'retry-after'}, 1, 'and when to try again');

@@ -13,6 +13,7 @@ use Encode qw(encode_utf8);
 use JSON::PP ();
 use Test::More;
 use SandboxTest;
+use SandboxTest::Core;
 use SandboxTest::More;
 use SandboxTest::Stream;
 
@@ -25,28 +26,7 @@ my $t = SandboxTest->new(workers => 1, edit => sub {
 CONF
 my $p = $t->prefix;
 
-pipe my $in, my $end or die "pipe: $!";
-my $core = fork // die "fork: $!";
-
-if ($core == 0) {
-    close $end;
-    open STDIN, '<&', $in or die $!;
-    exec '/usr/bin/python3', "$FindBin::Bin/lib/fake-core", $p;
-    die "exec: $!";
-}
-
-close $in;
-
-sub core_log { return slurp("$p/core.log") // '' }
-
-sub core_said {
-    my ($what) = @_;
-
-    return until_true { core_log() =~ /$what/m } 10;
-}
-
-BAIL_OUT('the fake core does not start') if !core_said('^ready');
-
+core_starts($p);
 $t->start;
 ($SandboxTest::More::T, $SandboxTest::More::PORT) = ($t, $t->port);
 
@@ -408,8 +388,7 @@ subtest 'what the log and the metrics tell' => sub {
 };
 
 
-close $end;
-waitpid $core, 0;
+core_ends();
 unlink "$p/core.log";
 
 $t->finish;

@@ -11,34 +11,14 @@ use lib "$FindBin::Bin/lib";
 
 use Test::More;
 use SandboxTest;
+use SandboxTest::Core;
 
 plan(skip_all => 'python3 is not installed') if !-x '/usr/bin/python3';
 
 my $t = SandboxTest->new(workers => 1);
 my $p = $t->prefix;
 
-pipe my $in, my $end or die "pipe: $!";
-my $core = fork // die "fork: $!";
-
-if ($core == 0) {
-    close $end;
-    open STDIN, '<&', $in or die $!;
-    exec '/usr/bin/python3', "$FindBin::Bin/lib/fake-core", $p;
-    die "exec: $!";
-}
-
-close $in;
-
-sub core_said {
-    my ($what) = @_;
-
-    return SandboxTest::wait_for(sub {
-        (SandboxTest::slurp("$p/core.log") // '') =~ /$what/m
-    }, 10);
-}
-
-BAIL_OUT('the fake core does not start') if !core_said('^ready');
-
+core_starts($p);
 $t->start;
 
 sub port {
@@ -79,8 +59,7 @@ ok(SandboxTest::wait_for(sub { open_fds() <= $fds + 1 }, 10),
    'no descriptor is left')
     or diag("$fds before, " . open_fds() . ' after');
 
-close $end;
-waitpid $core, 0;
+core_ends();
 unlink "$p/core.log";
 $t->finish;
 

@@ -26,22 +26,6 @@ static answer_t  a;
 
 
 static void
-frame(int fd, sbx_frame_type_t type, const void *payload, size_t size)
-{
-    uint8_t  buf[sizeof(sbx_frame_t) + 8192];
-    size_t   n;
-
-    n = sbx_wire_header(buf, type, size);
-
-    if (size != 0) {
-        memcpy(buf + n, payload, size);
-    }
-
-    (void) send(fd, buf, n + size, MSG_NOSIGNAL);
-}
-
-
-static void
 take(const sbx_frame_t *f, const uint8_t *p)
 {
     size_t         n;
@@ -105,39 +89,17 @@ take(const sbx_frame_t *f, const uint8_t *p)
 
 /* Until the end, or a text. */
 
+static int
+all(const char *text)
+{
+    return a.last != 0 || (text != NULL && strstr(a.out, text) != NULL);
+}
+
+
 static void
 follow(int fd, const char *text)
 {
-    ssize_t         n;
-    sbx_wire_t      w;
-    sbx_frame_t     f;
-    struct pollfd   pfd;
-    const uint8_t  *p;
-
-    static uint8_t  buf[sizeof(sbx_frame_t) + SBX_FRAME_MAX];
-
-    sbx_wire_init(&w, buf, sizeof(buf));
-    pfd.fd = fd;
-    pfd.events = POLLIN;
-
-    while (a.last == 0 && (text == NULL || strstr(a.out, text) == NULL)) {
-        if (poll(&pfd, 1, TEST_WAIT) != 1) {
-            printf("# no answer in time\n");
-            return;
-        }
-
-        n = read(fd, buf + w.end, w.size - w.end);
-
-        if (n <= 0) {
-            return;
-        }
-
-        w.end += (size_t) n;
-
-        while (sbx_wire_next(&w, &f, &p) == 1) {
-            take(&f, p);
-        }
-    }
+    test_follow(fd, take, all, text);
 }
 
 
@@ -161,10 +123,10 @@ code_begin(test_broker_t *t, const char *id, uint32_t verb,
     memcpy(buf + sizeof(code), context, code.context_len);
 
     fd = test_call(t->control, SBX_OP_CODE, id, "");
-    frame(fd, SBX_F_CODE, buf, sizeof(code) + code.context_len);
+    test_frame(fd, SBX_F_CODE, buf, sizeof(code) + code.context_len);
 
     if (text[0] != '\0') {
-        frame(fd, SBX_F_STRINGS, text, strlen(text));
+        test_frame(fd, SBX_F_STRINGS, text, strlen(text));
     }
 
     return fd;
@@ -209,9 +171,9 @@ shell(test_broker_t *t, const char *id, const char *script, uint32_t user)
 
     test_head(&head, SBX_OP_EXEC, id, "", "", sizeof(limits));
     fd = test_send(t->control, &head, &limits, sizeof(limits), -1);
-    frame(fd, SBX_F_EXEC, &exec, sizeof(exec));
-    frame(fd, SBX_F_STRINGS, strings, n);
-    frame(fd, SBX_F_STDIN, NULL, 0);
+    test_frame(fd, SBX_F_EXEC, &exec, sizeof(exec));
+    test_frame(fd, SBX_F_STRINGS, strings, n);
+    test_frame(fd, SBX_F_STDIN, NULL, 0);
     follow(fd, NULL);
     (void) close(fd);
 }

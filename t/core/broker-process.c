@@ -23,22 +23,6 @@ static answer_t  a;
 
 
 static void
-frame(int fd, sbx_frame_type_t type, const void *payload, size_t size)
-{
-    uint8_t  buf[sizeof(sbx_frame_t) + 4096];
-    size_t   n;
-
-    n = sbx_wire_header(buf, type, size);
-
-    if (size != 0) {
-        memcpy(buf + n, payload, size);
-    }
-
-    (void) send(fd, buf, n + size, MSG_NOSIGNAL);
-}
-
-
-static void
 take(const sbx_frame_t *f, const uint8_t *p)
 {
     sbx_f_state_t  state;
@@ -86,39 +70,17 @@ take(const sbx_frame_t *f, const uint8_t *p)
 
 /* Until the end, or a text. */
 
+static int
+all(const char *text)
+{
+    return a.last != 0 || (text != NULL && strstr(a.out, text) != NULL);
+}
+
+
 static void
 follow(int fd, const char *text)
 {
-    ssize_t         n;
-    sbx_wire_t      w;
-    sbx_frame_t     f;
-    struct pollfd   pfd;
-    const uint8_t  *p;
-
-    static uint8_t  buf[sizeof(sbx_frame_t) + SBX_FRAME_MAX];
-
-    sbx_wire_init(&w, buf, sizeof(buf));
-    pfd.fd = fd;
-    pfd.events = POLLIN;
-
-    while (a.last == 0 && (text == NULL || strstr(a.out, text) == NULL)) {
-        if (poll(&pfd, 1, TEST_WAIT) != 1) {
-            printf("# no answer in time\n");
-            return;
-        }
-
-        n = read(fd, buf + w.end, w.size - w.end);
-
-        if (n <= 0) {
-            return;
-        }
-
-        w.end += (size_t) n;
-
-        while (sbx_wire_next(&w, &f, &p) == 1) {
-            take(&f, p);
-        }
-    }
+    test_follow(fd, take, all, text);
 }
 
 
@@ -152,8 +114,8 @@ begin(test_broker_t *t, const char *id, const char *script, uint32_t flags,
 
     test_head(&head, SBX_OP_EXEC, id, "", "", sizeof(limits));
     fd = test_send(t->control, &head, &limits, sizeof(limits), -1);
-    frame(fd, SBX_F_EXEC, &exec, sizeof(exec));
-    frame(fd, SBX_F_STRINGS, strings, n);
+    test_frame(fd, SBX_F_EXEC, &exec, sizeof(exec));
+    test_frame(fd, SBX_F_STRINGS, strings, n);
 
     return fd;
 }
@@ -174,7 +136,7 @@ ask(test_broker_t *t, const char *id, uint32_t verb, int pid, int sig)
     p.from[1] = SBX_UNSET;
 
     fd = test_call(t->control, SBX_OP_PROCESS, id, "");
-    frame(fd, SBX_F_PROCESS, &p, sizeof(p));
+    test_frame(fd, SBX_F_PROCESS, &p, sizeof(p));
     follow(fd, NULL);
     (void) close(fd);
 }
@@ -198,8 +160,8 @@ test_terminal(test_broker_t *t, const char *id, uint32_t user)
     p.verb = SBX_PROCESS_RESIZE;
     p.rows = 33;
     p.cols = 44;
-    frame(fd, SBX_F_PROCESS, &p, sizeof(p));
-    frame(fd, SBX_F_STDIN, "hello\n", 6);
+    test_frame(fd, SBX_F_PROCESS, &p, sizeof(p));
+    test_frame(fd, SBX_F_STDIN, "hello\n", 6);
     follow(fd, NULL);
     (void) close(fd);
     ok(a.last == SBX_F_EXIT && strstr(a.out, "24 80\r\n") != NULL
@@ -236,7 +198,7 @@ test_many_terminals(test_broker_t *t, const char *id)
        "a session's terminals can run out");
 
     other = begin(t, id, "echo alive", 0, SBX_USER_USER);
-    frame(other, SBX_F_STDIN, NULL, 0);
+    test_frame(other, SBX_F_STDIN, NULL, 0);
     follow(other, NULL);
     (void) close(other);
     ok(strcmp(a.out, "alive\n") == 0, "but nothing else");
@@ -251,7 +213,7 @@ test_left(test_broker_t *t, const char *id)
 
     fd = begin(t, id, "sleep 71 > /dev/null 2>&1 & echo out",
                SBX_EXEC_BACKGROUND, SBX_USER_USER);
-    frame(fd, SBX_F_STDIN, NULL, 0);
+    test_frame(fd, SBX_F_STDIN, NULL, 0);
     follow(fd, NULL);
     (void) close(fd);
     pid = a.pid;
@@ -289,7 +251,7 @@ test_left(test_broker_t *t, const char *id)
 
     fd = begin(t, id, "trap '' TERM; sleep 71 & sleep 71",
                SBX_EXEC_BACKGROUND, SBX_USER_ROOT);
-    frame(fd, SBX_F_STDIN, NULL, 0);
+    test_frame(fd, SBX_F_STDIN, NULL, 0);
     follow(fd, NULL);
     (void) close(fd);
     pid = a.pid;

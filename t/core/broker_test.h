@@ -533,4 +533,61 @@ test_destroy(test_broker_t *t, const char *id)
 }
 
 
+/* A frame on a call's own socket. */
+
+static void
+test_frame(int fd, sbx_frame_type_t type, const void *payload, size_t size)
+{
+    uint8_t  buf[sizeof(sbx_frame_t) + SBX_FRAME_MAX];
+    size_t   n;
+
+    n = sbx_wire_header(buf, type, size);
+
+    if (size != 0) {
+        memcpy(buf + n, payload, size);
+    }
+
+    (void) send(fd, buf, n + size, MSG_NOSIGNAL);
+}
+
+
+/* Takes frames until that is all. */
+
+static void
+test_follow(int fd, void (*take)(const sbx_frame_t *f, const uint8_t *p),
+    int (*all)(const char *text), const char *text)
+{
+    ssize_t         n;
+    sbx_wire_t      w;
+    sbx_frame_t     f;
+    struct pollfd   pfd;
+    const uint8_t  *p;
+
+    static uint8_t  buf[sizeof(sbx_frame_t) + SBX_FRAME_MAX];
+
+    sbx_wire_init(&w, buf, sizeof(buf));
+    pfd.fd = fd;
+    pfd.events = POLLIN;
+
+    while (!all(text)) {
+        if (poll(&pfd, 1, TEST_WAIT) != 1) {
+            printf("# no answer in time\n");
+            return;
+        }
+
+        n = read(fd, buf + w.end, w.size - w.end);
+
+        if (n <= 0) {
+            return;
+        }
+
+        w.end += (size_t) n;
+
+        while (sbx_wire_next(&w, &f, &p) == 1) {
+            take(&f, p);
+        }
+    }
+}
+
+
 #endif

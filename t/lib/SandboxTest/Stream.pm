@@ -14,7 +14,7 @@ use Time::HiRes qw(time);
 
 use SandboxTest::More ();
 
-our @EXPORT = qw(stream follow background process ws_open);
+our @EXPORT = qw(stream follow background process stands_still ws_open);
 our $NDJSON = 'application/x-ndjson';
 our $SSE = 'text/event-stream';
 
@@ -201,6 +201,27 @@ sub process {
     my $res = SandboxTest::More::call('GET', "/sessions/$id/processes/$pid");
 
     return $res->{json} || {};
+}
+
+
+# Whether a session uses no more processor time for a while, as one does whose
+# output nobody reads.
+
+sub stands_still {
+    my ($id, $seconds) = @_;
+    my ($last, $same) = (-1, 0);
+
+    SandboxTest::More::until_true(sub {
+        my $n = SandboxTest::More::call('GET', "/sessions/$id")
+                ->{json}{usage}{cpu_seconds};
+
+        $same = $n == $last ? $same + 1 : 0;
+        $last = $n;
+        select undef, undef, undef, 0.1;
+        return $same >= 5;
+    }, $seconds);
+
+    return $same >= 5;
 }
 
 
