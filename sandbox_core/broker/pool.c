@@ -5,8 +5,8 @@
  * launched, recorded, with a spare group, and with the interpreters that it
  * names running in them.  One is made at a time, in steps of the loop, and
  * only while no call has come for a moment; after each the broker rests for a
- * part of the time that it took.  Where one cannot be made, the next attempt waits
- * longer each time, and the log has one line about it.
+ * part of the time that it took.  Where one cannot be made, the next attempt
+ * waits longer each time, and the log has one line about it.
  *
  * Such a session is nobody's (.pooled): in a list of its own, where no call
  * finds it, no quota counts it and no grave is dug for it.  The keeper does

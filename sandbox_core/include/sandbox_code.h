@@ -18,9 +18,9 @@
  * then a close takes it out of the queue, and from then on it interrupts it.
  * STDOUT, STDERR and RESULTs follow, each kind in its order, and what was
  * written before a result before it; then an ENTRY for each file of the
- * workspace that has been created or changed, then RAN.  A result's fields end with an empty one (no name, no
- * size); one that has not come to that when another frame does is to be
- * dropped: its kernel died.
+ * workspace that has been created or changed, then RAN.  A result's fields end
+ * with an empty one (no name, no size); one that has not come to that when
+ * another frame does is to be dropped: its kernel died.
  */
 typedef enum {
     SBX_CODE_RUN       = 1,   /* -> ACCEPTED, CONTEXT, ..., RAN */
