@@ -6,8 +6,8 @@
  *
  * An interrupt is one of two things.  A cell until it first waits runs as a
  * script within vm's breakOnSigint, its microtasks too: SIGINT ends it.  What
- * comes later, out of the event loop, is watched by a thread, watchdog.js, that
- * is started once a cell needs it: it asks us to stop waiting, and has V8 end
+ * comes later, out of the event loop, is watched by a thread, watchdog.js: it
+ * is started once a cell needs it, asks us to stop waiting, and has V8 end
  * what keeps us from answering.  For that the driver and the thread share
  * some numbers (shared.js): what the driver does itself is never ended, as
  * mask() makes the thread wait.
@@ -16,18 +16,17 @@
  * end the process, and handlers come and go with listeners and scripts.
  */
 
-const fs = require('fs');
 const Module = require('module');
 const net = require('net');
 const path = require('path');
 const util = require('util');
 const vm = require('vm');
-const { Writable } = require('stream');
 const { KeyboardInterrupt, sources, text, told, traceback }
       = require('./errors.js');
 const { internalBinding, timers } = require('./internals.js');
 const { CUT, DRIVER, OPEN, SENT, STATE, ASKED, GATE, RUNS, CUTS, LENGTH,
         OVERDUE } = require('./shared.js');
+const { pause, stream, writeAll } = require('./streams.js');
 const { transform, prepare } = require('./transform.js');
 
 const TYPED = process.argv[2] === 'typescript';
@@ -39,7 +38,7 @@ const DISPLAY = Symbol.for('Jupyter.display');
 const { setImmediate, Promise, Error, SyntaxError, JSON, Buffer, Symbol: _ }
       = globalThis;
 const { getOwnPropertyDescriptor, defineProperty, entries, keys } = Object;
-const { _tickCallback: tick, nextTick } = process;
+const tick = process._tickCallback;
 const env = process.env;
 
 const SOURCES = 500;        /* cells whose lines errors can show */
@@ -52,85 +51,6 @@ let watchdog = null;
 /*
  * ---- streams -----------------------------------------------------------
  */
-
-const pause = new Int32Array(new SharedArrayBuffer(4));
-
-
-function writeAll(fd, data) {
-    let at = 0;
-
-    while (at < data.length) {
-        try {
-            at += fs.writeSync(fd, data, at);
-
-        } catch (e) {
-            /* somebody who shares the pipe has made it non-blocking */
-            if (e.code !== 'EAGAIN') {
-                throw e;
-            }
-
-            Atomics.wait(pause, 0, 0, 2);
-        }
-    }
-}
-
-
-/*
- * node's own streams make a pipe non-blocking, for the children of a cell
- * too, and may still hold output when a run ends.  There is nothing here that
- * an interrupt could leave half done.
- */
-function stream(fd) {
-    const put = (chunk, done) => {
-        try {
-            writeAll(fd, chunk);
-
-        } catch (e) {
-            if (e.code !== 'EPIPE' && e.code !== 'EBADF') {
-                done(e);
-                return;
-            }
-        }
-
-        done(null);
-    };
-
-    const out = new Writable({
-        decodeStrings: true,
-        write: (chunk, encoding, done) => put(chunk, done),
-    });
-
-    out.write = function (chunk, encoding, done) {
-        if (typeof encoding === 'function') {
-            done = encoding;
-            encoding = 'utf8';
-        }
-
-        if (typeof chunk === 'string') {
-            chunk = Buffer.from(chunk, encoding);
-
-        } else if (!util.types.isUint8Array(chunk)) {
-            return Writable.prototype.write.call(this, chunk, encoding, done);
-        }
-
-        put(chunk, error => {
-            if (typeof done === 'function') {
-                nextTick.call(process, done, error);
-            }
-        });
-
-        return true;
-    };
-
-    out.setMaxListeners(0);
-    out.fd = fd;
-    out._type = 'pipe';
-    out._isStdio = true;
-    out.destroySoon = out.destroy;
-
-    return out;
-}
-
 
 const stdout = stream(1);
 const stderr = stream(2);
