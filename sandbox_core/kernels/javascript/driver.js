@@ -5,10 +5,10 @@
  * them.  Cells run in node's main context, one after another.
  *
  * An interrupt is one of two things.  A cell until it first waits runs as a
- * script within vm's breakOnSigint, its microtasks too: SIGINT ends the script.
- * What comes later, out of the event loop, is watched by a thread, watchdog.js,
- * that is started once a cell needs it: it asks us to stop waiting, and has V8
- * end what keeps us from answering.  For that the driver and the thread share
+ * script within vm's breakOnSigint, its microtasks too: SIGINT ends it.  What
+ * comes later, out of the event loop, is watched by a thread, watchdog.js: it
+ * is started once a cell needs it, asks us to stop waiting, and has V8 end
+ * what keeps us from answering.  For that the driver and the thread share
  * some numbers (shared.js): what the driver does itself is never ended, as
  * mask() makes the thread wait.
  *
@@ -16,16 +16,17 @@
  * end the process, and handlers come and go with listeners and scripts.
  */
 
-const fs = require('fs');
 const Module = require('module');
 const net = require('net');
 const path = require('path');
 const util = require('util');
 const vm = require('vm');
-const { Writable } = require('stream');
+const { KeyboardInterrupt, sources, text, told, traceback }
+      = require('./errors.js');
 const { internalBinding, timers } = require('./internals.js');
 const { CUT, DRIVER, OPEN, SENT, STATE, ASKED, GATE, RUNS, CUTS, LENGTH,
         OVERDUE } = require('./shared.js');
+const { pause, stream, writeAll } = require('./streams.js');
 const { transform, prepare } = require('./transform.js');
 
 const TYPED = process.argv[2] === 'typescript';
@@ -37,12 +38,10 @@ const DISPLAY = Symbol.for('Jupyter.display');
 const { setImmediate, Promise, Error, SyntaxError, JSON, Buffer, Symbol: _ }
       = globalThis;
 const { getOwnPropertyDescriptor, defineProperty, entries, keys } = Object;
-const errorToString = Error.prototype.toString;
-const { _tickCallback: tick, nextTick } = process;
+const tick = process._tickCallback;
 const env = process.env;
 
 const SOURCES = 500;        /* cells whose lines errors can show */
-const sources = new Map();
 
 let run = null;             /* { id, before, outcome } of what goes on */
 let place = null;           /* the module that cells are, of one directory */
@@ -52,85 +51,6 @@ let watchdog = null;
 /*
  * ---- streams -----------------------------------------------------------
  */
-
-const pause = new Int32Array(new SharedArrayBuffer(4));
-
-
-function writeAll(fd, data) {
-    let at = 0;
-
-    while (at < data.length) {
-        try {
-            at += fs.writeSync(fd, data, at);
-
-        } catch (e) {
-            /* somebody who shares the pipe has made it non-blocking */
-            if (e.code !== 'EAGAIN') {
-                throw e;
-            }
-
-            Atomics.wait(pause, 0, 0, 2);
-        }
-    }
-}
-
-
-/*
- * node's own streams make a pipe non-blocking, for the children of a cell
- * too, and may still hold output when a run ends.  There is nothing here that
- * an interrupt could leave half done.
- */
-function stream(fd) {
-    const put = (chunk, done) => {
-        try {
-            writeAll(fd, chunk);
-
-        } catch (e) {
-            if (e.code !== 'EPIPE' && e.code !== 'EBADF') {
-                done(e);
-                return;
-            }
-        }
-
-        done(null);
-    };
-
-    const out = new Writable({
-        decodeStrings: true,
-        write: (chunk, encoding, done) => put(chunk, done),
-    });
-
-    out.write = function (chunk, encoding, done) {
-        if (typeof encoding === 'function') {
-            done = encoding;
-            encoding = 'utf8';
-        }
-
-        if (typeof chunk === 'string') {
-            chunk = Buffer.from(chunk, encoding);
-
-        } else if (!util.types.isUint8Array(chunk)) {
-            return Writable.prototype.write.call(this, chunk, encoding, done);
-        }
-
-        put(chunk, error => {
-            if (typeof done === 'function') {
-                nextTick.call(process, done, error);
-            }
-        });
-
-        return true;
-    };
-
-    out.setMaxListeners(0);
-    out.fd = fd;
-    out._type = 'pipe';
-    out._isStdio = true;
-    out.destroySoon = out.destroy;
-
-    return out;
-}
-
 
 const stdout = stream(1);
 const stderr = stream(2);
@@ -546,163 +466,6 @@ function display(...values) {
 /*
  * ---- errors ------------------------------------------------------------
  */
-
-class KeyboardInterrupt {}
-
-
-/*
- * Columns as they were written: an edit moves what follows it on its line.
- * null is a place that is not of the cell.
- */
-function written({ code, edits }, line, column) {
-    const lines = code.split('\n');
-
-    if (line > lines.length) {
-        return null;
-    }
-
-    let start = 0, moved = 0;
-
-    for (const l of lines.slice(0, line - 1)) {
-        start += l.length + 1;
-    }
-
-    for (const e of edits) {
-        const at = e.start - start + 1;
-
-        if (at < 1 || e.text.includes('\n')) {
-            continue;
-        }
-
-        if (at > lines[line - 1].length + 1 || column < at + moved) {
-            break;
-        }
-
-        moved += e.text.length - (e.end - e.start);
-    }
-
-    return Math.max(column - moved, 1);
-}
-
-
-/* The line that a cell's error points at, before all else, as node has it. */
-function pointed(trace) {
-    const head = /^cell-(\d+)\.js:(\d+)\n.*\n/.exec(trace);
-    const at = head ?? /\bcell-(\d+)\.js:(\d+):(\d+)/.exec(trace);
-    const source = at && sources.get(at[1]);
-    const line = source && source.code.split('\n')[at[2] - 1];
-
-    if (line === null || line === undefined) {
-        return trace;
-    }
-
-    const name = `cell-${at[1]}.js:${at[2]}\n${line}\n`;
-
-    return head ? name + trace.slice(head[0].length)
-                : `${name}${' '.repeat(at[3] - 1)}^\n\n${trace}`;
-}
-
-
-/*
- * What has called a cell is no matter of its errors, wherever their stacks are
- * shown: frames end with the cell's.
- */
-function frames(calls) {
-    const first = calls.findIndex(c => c.getFileName()?.startsWith(__dirname));
-    let   kept = first === -1 ? calls : calls.slice(0, first);
-
-    if (first !== -1) {
-        while (kept.length && kept.at(-1).getFileName() === 'node:vm') {
-            kept.pop();
-        }
-    }
-
-    kept = kept.filter(c => !c.getFileName()?.startsWith('node:internal/'));
-
-    return kept.flatMap(call => {
-        const id = /^cell-(\d+)\.js$/.exec(call.getFileName())?.[1];
-        const source = sources.get(id);
-        const text = `    at ${call}`;
-
-        if (source === undefined) {
-            return [ text ];
-        }
-
-        const column = written(source, call.getLineNumber(),
-                               call.getColumnNumber());
-
-        return column === null ? []
-               : [ text.replace(/:\d+(\)?)$/, `:${column}$1`) ];
-    });
-}
-
-
-Error.prepareStackTrace = (error, calls) => {
-    let head;
-
-    try {
-        head = errorToString.call(error);
-
-    } catch {
-        head = 'Error';
-    }
-
-    return [ head, ...frames(calls) ].join('\n');
-};
-
-
-/* Plain text. */
-function traceback(error) {
-    let trace = util.stripVTControlCharacters(util.inspect(error));
-
-    if (util.types.isNativeError(error) && trace.startsWith('[')) {
-        /* without a frame the stack is in brackets */
-        trace = trace.replace(`[${error.stack}]`, () => error.stack);
-    }
-
-    return util.types.isNativeError(error) ? pointed(trace) : trace;
-}
-
-
-function text(value) {
-    try {
-        return String(value);
-
-    } catch {
-        return '';
-    }
-}
-
-
-function told(error) {
-    if (error instanceof KeyboardInterrupt) {
-        return [ [ 'name', 'KeyboardInterrupt' ], [ 'value', '' ],
-                 [ 'traceback', 'KeyboardInterrupt' ] ];
-    }
-
-    let name = 'Error', value = '', trace;
-
-    try {
-        if (util.types.isNativeError(error) || error instanceof Error) {
-            name = text(error.name) || 'Error';
-            value = text(error.message);
-
-        } else {
-            name = 'Thrown';
-            value = typeof error === 'string' ? error : util.inspect(error);
-        }
-
-        trace = traceback(error);
-
-    } catch {
-        trace = `${name}: ${value}`;     /* its own inspection throws */
-    }
-
-    return [ [ 'name', name.slice(0, 1000) ],
-             [ 'value', value.slice(0, 1000000) ],
-             [ 'traceback', trace.slice(0, 1000000) ] ];
-}
-
 
 /* Nobody waits for what has failed here. */
 function uncaught(error) {
