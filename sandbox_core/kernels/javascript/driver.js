@@ -5,12 +5,12 @@
  * them.  Cells run in node's main context, one after another.
  *
  * An interrupt is one of two things.  A cell until it first waits runs as a
- * script within vm's breakOnSigint, its microtasks too: SIGINT ends the
- * script.  What comes later, out of the event loop, is watched by a thread,
- * watchdog.js, that is started once a cell needs it: it asks us to stop
- * waiting, and has V8 end what keeps us from answering.  For that the driver
- * and the thread share some numbers (shared.js): what the driver does itself
- * is never ended, as mask() makes the thread wait.
+ * script within vm's breakOnSigint, its microtasks too: SIGINT ends it.  What
+ * comes later, out of the event loop, is watched by a thread, watchdog.js: it
+ * is started once a cell needs it, asks us to stop waiting, and has V8 end
+ * what keeps us from answering.  For that the driver and the thread share
+ * some numbers (shared.js): what the driver does itself is never ended, as
+ * mask() makes the thread wait.
  *
  * node has the handler of SIGINT all the time: without one the signal would
  * end the process, and handlers come and go with listeners and scripts.
@@ -21,21 +21,24 @@ const net = require('net');
 const path = require('path');
 const util = require('util');
 const vm = require('vm');
-const { KeyboardInterrupt, sources, told, uncaught } = require('./errors.js');
+const { KeyboardInterrupt, sources, text, told, traceback }
+      = require('./errors.js');
 const { internalBinding, timers } = require('./internals.js');
 const { CUT, DRIVER, OPEN, SENT, STATE, ASKED, GATE, RUNS, CUTS, LENGTH,
         OVERDUE } = require('./shared.js');
-const { pause, writeAll } = require('./streams.js');
+const { pause, stream, writeAll } = require('./streams.js');
 const { transform, prepare } = require('./transform.js');
 
 const TYPED = process.argv[2] === 'typescript';
+const FRAME_MAX = 16 * 1024 * 1024;
 const FIELD_MAX = 15 * 1024 * 1024;
 const DISPLAY = Symbol.for('Jupyter.display');
 
 /* Of the driver's own, whatever a cell does to the global ones. */
-const { setImmediate, SyntaxError, JSON, Buffer } = globalThis;
+const { setImmediate, Promise, Error, SyntaxError, JSON, Buffer, Symbol: _ }
+      = globalThis;
 const { getOwnPropertyDescriptor, defineProperty, entries, keys } = Object;
-const { _tickCallback: tick } = process;
+const tick = process._tickCallback;
 const env = process.env;
 
 const SOURCES = 500;        /* cells whose lines errors can show */
@@ -43,6 +46,20 @@ const SOURCES = 500;        /* cells whose lines errors can show */
 let run = null;             /* { id, before, outcome } of what goes on */
 let place = null;           /* the module that cells are, of one directory */
 let watchdog = null;
+
+
+/*
+ * ---- streams -----------------------------------------------------------
+ */
+
+const stdout = stream(1);
+const stderr = stream(2);
+
+for (const [ name, value ] of [ [ 'stdout', stdout ], [ 'stderr', stderr ] ]) {
+    defineProperty(process, name,
+                   { value, configurable: true, enumerable: true,
+                     writable: true });
+}
 
 
 /*
@@ -443,6 +460,25 @@ function display(...values) {
 
         unmask();
     }
+}
+
+
+/*
+ * ---- errors ------------------------------------------------------------
+ */
+
+/* Nobody waits for what has failed here. */
+function uncaught(error) {
+    let trace;
+
+    try {
+        trace = traceback(error);
+
+    } catch {
+        trace = text(error);
+    }
+
+    writeAll(2, Buffer.from(`Uncaught ${trace}\n`));
 }
 
 

@@ -1,18 +1,15 @@
 'use strict';
 
-/*
- * What is told of errors: as node has it, with the places of cells as they
- * were written, and nothing of the driver's.
- */
+/* What is told of errors: of the cells, and of nothing else. */
 
 const util = require('util');
-const { writeAll } = require('./streams.js');
 
-/* Whatever a cell does to them. */
-const { Buffer, Error } = globalThis;
+/* Of the driver's own, whatever a cell does to the global ones. */
+const { Error } = globalThis;
 const errorToString = Error.prototype.toString;
 
-const sources = new Map();  /* by a cell's id: { code, edits } */
+/* Of cells, by their numbers: { code, edits } as transform.js has them. */
+const sources = new Map();
 
 
 class KeyboardInterrupt {}
@@ -172,19 +169,4 @@ function told(error) {
 }
 
 
-/* Nobody waits for what has failed here. */
-function uncaught(error) {
-    let trace;
-
-    try {
-        trace = traceback(error);
-
-    } catch {
-        trace = text(error);
-    }
-
-    writeAll(2, Buffer.from(`Uncaught ${trace}\n`));
-}
-
-
-module.exports = { KeyboardInterrupt, sources, told, uncaught };
+module.exports = { KeyboardInterrupt, sources, text, told, traceback };

@@ -1,16 +1,13 @@
 'use strict';
 
-/*
- * process.stdout and process.stderr, and writing that waits for its end.
- */
+/* Output: written at once and in order. */
 
 const fs = require('fs');
 const util = require('util');
 const { Writable } = require('stream');
 
-/* Whatever a cell does to them. */
+/* Of the driver's own, whatever a cell does to the global ones. */
 const { Buffer } = globalThis;
-const { defineProperty } = Object;
 const { nextTick } = process;
 
 const pause = new Int32Array(new SharedArrayBuffer(4));
@@ -92,14 +89,4 @@ function stream(fd) {
 }
 
 
-const stdout = stream(1);
-const stderr = stream(2);
-
-for (const [ name, value ] of [ [ 'stdout', stdout ], [ 'stderr', stderr ] ]) {
-    defineProperty(process, name,
-                   { value, configurable: true, enumerable: true,
-                     writable: true });
-}
-
-
-module.exports = { pause, writeAll };
+module.exports = { pause, stream, writeAll };
