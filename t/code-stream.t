@@ -79,13 +79,22 @@ PY
 
 
 subtest 'each event comes at once' => sub {
-    my $f = code_stream($s, "import os, time\nprint('on')\n"
-                            . "while not os.path.exists('go'): "
-                            . "time.sleep(0.02)\n'off'");
+    my %by = ('the code' => "print('on')",
+              'a child' => "import subprocess\n"
+                           . "subprocess.run('echo on', shell=True)",
+              'a C library' => "import ctypes\n"
+                               . "ctypes.CDLL(None).puts(b'on')");
 
-    like($f->until('stdout')->{data}, qr/^on/, 'while the code runs');
-    put($s, 'go', '');
-    like(types($f->until('end')), qr/result end$/, 'and it is told the rest');
+    for my $who (sort keys %by) {
+        my $f = code_stream($s, "import os, time\n$by{$who}\n"
+                                . "while not os.path.exists('go'): "
+                                . "time.sleep(0.02)\nos.remove('go'); 'off'");
+
+        like($f->until('stdout')->{data}, qr/^on/, "of $who, while it runs");
+        put($s, 'go', '');
+        like(types($f->until('end')), qr/result end$/,
+             'and it is told the rest');
+    }
 };
 
 
