@@ -191,6 +191,7 @@ struct sbx_session_s {
     sbx_pool_t              *pool;      /* that it waits in, or is made for */
     sbx_node_t               pooling;   /* in its .ready */
     const char              *kernel;    /* that is being made ready */
+    unsigned                 nwarm;     /* interpreters that have become it */
     sbx_usage_t              warm;      /* what it used when it was ready */
 
     unsigned                 ready:1;

@@ -798,6 +798,11 @@ sbx_command_tick(sbx_timer_t *timer)
 
     sbx_pool_settle(s);
 
+    if (s->state >= SBX_S_CUTTING) {
+        /* it could not be made ready */
+        return;
+    }
+
     if (!sbx_list_empty(&s->lingering)
         || (s->adopted && s->state == SBX_S_TERMINATING))
     {

@@ -52,6 +52,7 @@ static int sbx_pool_ask(sbx_session_t *s, const char *name, sbx_error_t *e);
 static int sbx_pool_language(const sbx_broker_t *b, const char *name);
 static int sbx_pool_preload(const sbx_pool_t *pool, int *fd);
 static void sbx_pool_lacks(sbx_session_t *s, const char *why);
+static unsigned sbx_pool_kernels(const sbx_session_t *s);
 static void sbx_pool_failed(sbx_pool_t *pool, const sbx_error_t *e);
 static void sbx_pool_over(sbx_broker_t *b);
 
@@ -633,6 +634,9 @@ sbx_pool_warmed(sbx_session_t *s, const sbx_record_t *record)
         (void) snprintf(text, sizeof(text), "it ended by reason %u",
                         record->reason);
         sbx_pool_lacks(s, text);
+
+    } else {
+        s->nwarm++;
     }
 
     s->kernel += strlen(s->kernel) + 1;
@@ -714,6 +718,13 @@ sbx_pool_settle(sbx_session_t *s)
     pool = s->pool;
     pools = &s->broker->pools;
 
+    if (sbx_pool_kernels(s) < s->nwarm) {
+        (void) sbx_error(&s->error, 0, SBX_E_UNAVAILABLE,
+                         "an interpreter of it ended before it was ready");
+        sbx_session_end(s, SBX_ENDED_DESTROYED, 1);
+        return;
+    }
+
     if (sbx_cgroup_session_usage(s->cgroup, &s->warm, &e) != 0) {
         s->error = e;
         sbx_session_end(s, SBX_ENDED_DESTROYED, 1);
@@ -735,6 +746,22 @@ sbx_pool_settle(sbx_session_t *s)
     pools->rest = now + took / SBX_POOL_REST;
     pools->filling = NULL;
     sbx_pool_over(s->broker);
+}
+
+
+static unsigned
+sbx_pool_kernels(const sbx_session_t *s)
+{
+    unsigned           n;
+    const sbx_node_t  *node;
+
+    n = 0;
+
+    for (node = s->kernels.next; node != &s->kernels; node = node->next) {
+        n++;
+    }
+
+    return n;
 }
 
 

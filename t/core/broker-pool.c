@@ -279,6 +279,55 @@ test_stillborn(test_broker_t *t)
 
 
 static void
+test_brief(test_broker_t *t)
+{
+    int       i, ready;
+    uint64_t  failures;
+
+    configure(&t->config, "MODE=brief", 1);
+    (void) strcpy(t->config.pools.pools[0].kernels, "python");
+    t->config.pools.pools[0].capabilities |= SBX_CAP_CODE;
+    failures = metrics(t)->failures;
+    ok(tell(t) == 0, "one whose interpreter ends once it is ready");
+
+    for (ready = 0, i = 0; i < TEST_WAIT / 10
+         && metrics(t)->failures < failures + 2; i++)
+    {
+        ready |= metrics(t)->ready != 0;
+        (void) poll(NULL, 0, 10);
+    }
+
+    ok(metrics(t)->failures >= failures + 2, "is tried again");
+    ok(!ready, "and is not given out without");
+
+    configure(&t->config, FIRST, 1);
+    ok(tell(t) == 0 && await_ready(t, 1), "until it can be made");
+}
+
+
+/* A language for those that have interpreters; it is never run. */
+
+static void
+language(const test_broker_t *t)
+{
+    int   fd;
+    char  path[8192];
+
+    static const char  text[] = "command /bin/true\n";
+
+    (void) snprintf(path, sizeof(path), "%s/kernels", t->helpers);
+    (void) mkdir(path, 0755);
+    (void) snprintf(path, sizeof(path), "%s/kernels/python", t->helpers);
+    (void) mkdir(path, 0755);
+    (void) snprintf(path, sizeof(path), "%s/kernels/python/kernel.conf",
+                    t->helpers);
+    fd = open(path, O_WRONLY|O_CREAT|O_CLOEXEC, 0644);
+    (void) sbx_write_all(fd, text, sizeof(text) - 1);
+    (void) close(fd);
+}
+
+
+static void
 test_successor(test_broker_t *t)
 {
     char   id[64], owned[64];
@@ -314,6 +363,7 @@ main(void)
 
     test_open(&t, "pool");
     init_helpers(&t);
+    language(&t);
 
     if (!ok(test_start(&t) == 0, "a broker starts")) {
         printf("# %s\n", t.error.text);
@@ -326,6 +376,7 @@ main(void)
     test_gone(&t);
     test_forged(&t);
     test_stillborn(&t);
+    test_brief(&t);
     test_successor(&t);
     test_close(&t);
 

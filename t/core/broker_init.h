@@ -26,6 +26,7 @@ static unsigned  init_frozen;
 static unsigned  init_handed;
 static char      init_given[64];      /* the environment of the last */
 static uint64_t  init_processes;
+static uint32_t  init_warms;          /* the language that is asked for */
 
 
 /*
@@ -186,7 +187,22 @@ init_task(const char *env, const sbx_task_t *task, const int *fds)
             _exit(7);
         }
 
+        if (strcmp(env, "MODE=brief") == 0) {
+            init_warms = task->token;
+            init_record(SBX_R_GROUP, 1);
+            break;
+        }
+
         init_record(SBX_R_WARM, task->token);
+        break;
+
+    case SBX_OP_GROUP:
+        init_record(SBX_R_WARM, init_warms);
+
+        if (task->refused == 0) {
+            init_record(SBX_R_COMMAND_OVER, task->command);
+        }
+
         break;
 
     case SBX_OP_EXEC:
