@@ -414,8 +414,8 @@ shows("os.environ['MINE']", "'a'", 'and comes back after a run without it');
 # Where modules are looked for is one of them.
 
 $k->run('import sys; before = list(sys.path)');
-shows("sys.path[1:3]", "['/one', '/two']", 'a run looks for modules of its own',
-      env => { PYTHONPATH => '/one:/two' });
+shows("sys.path[1:3]", "['/one', '/two']",
+      'a run looks for modules of its own', env => { PYTHONPATH => '/one:/two' });
 shows('sys.path == before, os.getenv("PYTHONPATH")', '(True, None)',
       'and the next one does not');
 $k->run("os.environ['PYTHONPATH'] = '/mine'");

@@ -340,7 +340,7 @@ sbx_code_dues(sbx_code_context_t *context)
 static int
 sbx_code_receive(sbx_code_context_t *context)
 {
-    size_t              most;
+    size_t              most, pauses;
     ssize_t             n;
     uint64_t            now;
     sbx_code_parser_t  *p;
@@ -360,14 +360,12 @@ sbx_code_receive(sbx_code_context_t *context)
         return 0;
     }
 
-    if (context->dropped >= SBX_PUMP_DROPPED) {
+    if (context->dropped >= SBX_PUMP_DROPPED && !context->over) {
+        pauses = context->dropped / SBX_PUMP_DROPPED;
         context->dropped = 0;
-
-        if (!context->over) {
-            sbx_code_pause(context, SBX_CODE_FRAMES,
-                           sbx_now_us() + SBX_PUMP_PAUSE);
-            return 0;
-        }
+        sbx_code_pause(context, SBX_CODE_FRAMES,
+                       sbx_now_us() + pauses * SBX_PUMP_PAUSE);
+        return 0;
     }
 
     if (p->buf == NULL) {

@@ -384,6 +384,40 @@ test_room(void)
 }
 
 
+/* Whoever traces a process is told of its end first, and may not listen. */
+
+static void
+test_traced(void)
+{
+    char           text[512];
+    code_answer_t  w;
+
+    code_t  x = { .context = "other", .code = text };
+    code_t  restart = { .context = "python", .verb = SBX_CODE_RESTART };
+
+    code("show(os.getpid())");
+    (void) snprintf(text, sizeof(text), "import ctypes\n"
+                    "print(ctypes.CDLL(None).ptrace(16, %d, 0, 0), flush=True)"
+                    "\nwhile not os.path.exists('/tmp/let'): time.sleep(.01)",
+                    atoi(a.results + strlen("main{ text/plain=")));
+    memset(&w, 0, sizeof(w));
+    code_begin(&x, &w);
+    ok(code_until(&w, "\n"), "an interpreter is traced by another: %s",
+       init_text(w.out));
+
+    code_call(&restart);
+    ok(a.ended == SBX_F_END, "and is replaced all the same");
+    code("show(1)");
+    is_str(a.results, "main{ text/plain=1}", "the new one runs code");
+
+    init_shell(&s, "touch /tmp/let", &r);
+    code_finish(&w);
+    ok(w.ended == SBX_F_RAN && w.ran.exit_code == 0,
+       "as does who has traced it");
+    code_fresh(&w);
+}
+
+
 /* Lists of files for clients that do not read them. */
 
 static void
@@ -461,6 +495,7 @@ main(void)
     test_idle_flood();
     test_calls();
     test_room();
+    test_traced();
     test_lists();
     ok(init_stop(&s), "the session ends");
 
