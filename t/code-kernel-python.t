@@ -410,6 +410,19 @@ shows("os.environ['MINE'], os.environ['ONE']", "('a', 'set')",
       'what the cell sets itself stays');
 $k->run('1', env => { MINE => 'b' });
 shows("os.environ['MINE']", "'a'", 'and comes back after a run without it');
+
+# Where modules are looked for is one of them.
+
+$k->run('import sys; before = list(sys.path)');
+shows("sys.path[1:3]", "['/one', '/two']",
+      'a run looks for modules of its own', env => { PYTHONPATH => '/one:/two' });
+shows('sys.path == before, os.getenv("PYTHONPATH")', '(True, None)',
+      'and the next one does not');
+$k->run("os.environ['PYTHONPATH'] = '/mine'");
+$k->run('1', env => { PYTHONPATH => '/one' });
+shows('sys.path[1], "/one" in sys.path', "('/mine', False)",
+      'which the context gets back');
+$k->run("del os.environ['PYTHONPATH']; sys.path[:] = before");
 $k->run("del os.environ['MINE']", env => { MINE => 'b' });
 shows("'MINE' in os.environ", 'False', 'unless the cell deletes it');
 shows("os.environ['E']", "'a=b'", 'a value may have a "="',

@@ -163,10 +163,27 @@ subtest 'held to limits' => sub {
          qr/^Max open files +50 +50 /m, 'descriptors');
     ends_ok($id);
 
-    my $res = make(template => 'coded',
-                   manifest => { resources => { memory => '16MB' } });
+    for my $case ([ open_files => 5000 ], [ stack => '64MB' ],
+                  [ max_file_size => '2GB' ])
+    {
+        my ($name, $value) = @$case;
+        my $res = make(template => 'coded',
+                       manifest => { resources => { $name => $value } });
+        is($res->{status}, 201, "more than the template has: $name")
+            or diag($res->{body});
+        is_deeply([ kernels($res->{json}{session_id}) ], [],
+                  'no interpreter has less than what was asked for');
+        ends_ok($res->{json}{session_id});
+    }
+
     my $n = metric('pool_misses_total', template => 'coded',
                    reason => 'limits');
+    is($n, 3, 'which is counted');
+
+    my $res = make(template => 'coded',
+                   manifest => { resources => { memory => '16MB' } });
+    $n = metric('pool_misses_total', template => 'coded',
+                reason => 'limits') - $n;
     my $used = metric('pool_memory_bytes', template => 'coded') / 2;
     SKIP: {
         skip 'they use less than 12 MB', 1 if $used < 12 << 20;

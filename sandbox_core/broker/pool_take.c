@@ -32,6 +32,8 @@ typedef struct {
 
 static sbx_miss_t sbx_pool_fits(const sbx_pool_t *pool,
     const sbx_session_t *s, const sbx_create_t *body, const char *env);
+static int sbx_pool_raised(const sbx_pool_t *pool, const sbx_limits_t *own,
+    const sbx_limits_t *asked);
 static int sbx_pool_env_fits(const sbx_pool_t *pool, const char *env,
     size_t size);
 static int sbx_pool_variable(const char *pair, size_t len);
@@ -121,23 +123,27 @@ sbx_pool_fits(const sbx_pool_t *pool, const sbx_session_t *s,
     if (asked->memory < s->warm.memory + SBX_POOL_RESERVE
         || asked->processes <= s->warm.processes
         || sbx_launch_cpus_seen(asked->cpus)
-           != sbx_launch_cpus_seen(own->cpus))
-    {
-        return SBX_MISS_LIMITS;
-    }
-
-    /* of a process that runs they can be lowered alone */
-
-    if (pool->config.kernels[0] != '\0'
-        && (asked->open_files > own->open_files
-            || asked->max_file_size > own->max_file_size
-            || asked->stack > own->stack))
+           != sbx_launch_cpus_seen(own->cpus)
+        || sbx_pool_raised(pool, own, asked))
     {
         return SBX_MISS_LIMITS;
     }
 
     return sbx_pool_env_fits(pool, env, body->env_size) ? SBX_MISSES
                                                         : SBX_MISS_ENV;
+}
+
+
+/* Nor can the limits of an interpreter that runs be raised: they are hard. */
+
+static int
+sbx_pool_raised(const sbx_pool_t *pool, const sbx_limits_t *own,
+    const sbx_limits_t *asked)
+{
+    return pool->config.kernels[0] != '\0'
+           && (asked->open_files > own->open_files
+               || asked->max_file_size > own->max_file_size
+               || asked->stack > own->stack);
 }
 
 

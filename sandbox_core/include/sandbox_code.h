@@ -59,7 +59,8 @@ typedef struct {
 #define SBX_RUNS_MAX            64        /* waiting, of a session */
 #define SBX_CODE_STRINGS_MAX    (1024 * 1024 + 65536)
 #define SBX_RESULTS_MAX         (10 * 1024 * 1024)  /* bytes of all fields of
-                                             a run; what is over is dropped */
+                                             a run, with some for each result;
+                                             what is over is dropped */
 
 typedef enum {
     SBX_CONTEXT_STARTING,

@@ -242,10 +242,9 @@ sbx_code_call_free(sbx_code_call_t *call)
     sbx_init_source_close(&call->call);
     sbx_init_buffer_put(call->in.buf);
     sbx_init_buffer_put(call->out);
-    free(call->tail);
+    sbx_code_tail_free(call);
     call->in.buf = NULL;
     call->out = NULL;
-    call->tail = NULL;
     call->state = SBX_CODE_CALL_FREE;
 }
 

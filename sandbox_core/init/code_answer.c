@@ -12,11 +12,17 @@
 #include <sys/socket.h>
 
 
+#define SBX_CODE_TAILS   (8 * 1024 * 1024)   /* bytes of files, of all calls */
+
+
 static void sbx_code_drop(sbx_code_call_t *call);
 static int sbx_code_send(sbx_code_call_t *call, const uint8_t *data,
     size_t *start, size_t end);
 static void sbx_code_last(sbx_code_call_t *call, sbx_frame_type_t type,
     const void *payload, size_t size);
+
+
+static size_t  sbx_code_tails;
 
 
 int
@@ -100,8 +106,7 @@ sbx_code_flush(sbx_code_call_t *call)
             return 0;
         }
 
-        free(call->tail);
-        call->tail = NULL;
+        sbx_code_tail_free(call);
     }
 
     if (call->state != SBX_CODE_CALL_CLOSING) {
@@ -161,9 +166,41 @@ static void
 sbx_code_drop(sbx_code_call_t *call)
 {
     sbx_init_buffer_put(call->out);
-    free(call->tail);
     call->out = NULL;
+    sbx_code_tail_free(call);
+}
+
+
+uint8_t *
+sbx_code_tail(sbx_code_call_t *call, size_t size)
+{
+    uint8_t  *tail;
+
+    if (sbx_code_tails + size > SBX_CODE_TAILS) {
+        return NULL;
+    }
+
+    tail = realloc(call->tail, call->tail_end + size);
+
+    if (tail == NULL) {
+        return NULL;
+    }
+
+    call->tail = tail;
+    call->tail_held += size;
+    sbx_code_tails += size;
+
+    return tail + call->tail_end;
+}
+
+
+void
+sbx_code_tail_free(sbx_code_call_t *call)
+{
+    free(call->tail);
     call->tail = NULL;
+    sbx_code_tails -= call->tail_held;
+    call->tail_held = 0;
 }
 
 
@@ -283,8 +320,7 @@ sbx_code_last(sbx_code_call_t *call, sbx_frame_type_t type,
         memcpy(call->out + call->out_end, call->tail + call->tail_start,
                call->tail_end - call->tail_start);
         call->out_end += call->tail_end - call->tail_start;
-        free(call->tail);
-        call->tail = NULL;
+        sbx_code_tail_free(call);
     }
 
     (void) sbx_code_flush(call);

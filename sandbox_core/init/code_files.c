@@ -25,6 +25,7 @@
 #define SBX_FILES_TOLD     1000
 #define SBX_FILES_DIRS     4096       /* that wait to be walked */
 #define SBX_FILES_NAMES    (512 * 1024)   /* bytes of their names */
+#define SBX_FILES_NAME     256        /* bytes of one, with its slash */
 #define SBX_FILES_LOOK     64         /* names between looks at the clock */
 #define SBX_FILES_LATE     32         /* told ones that are remembered */
 #define SBX_FILES_TICK     20000000   /* ns: a coarse clock's step, at most */
@@ -303,7 +304,10 @@ sbx_files_push(sbx_files_t *w, const char *path, const char *name)
     len = strlen(path);
     n = len + strlen(name) + 2;
 
-    if (len + n >= SBX_PATH_MAX - sizeof(sbx_init.config->workspace)
+    /* a name of a file has to fit, too */
+
+    if (n >= SBX_PATH_MAX - sizeof(sbx_init.config->workspace)
+             - SBX_FILES_NAME
         || w->dirs == SBX_FILES_DIRS || w->end + n > SBX_FILES_NAMES)
     {
         w->cut = 1;
@@ -356,14 +360,14 @@ sbx_files_tell(sbx_files_t *w, const struct statx *st, const char *path,
           + (path[0] != '\0') + strlen(name);
     size = sizeof(sbx_frame_t) + sizeof(entry) + len;
 
-    tail = realloc(call->tail, call->tail_end + size + 1);
+    /* and one that strcpy() ends with */
+    tail = sbx_code_tail(call, size + 1);
 
     if (tail == NULL) {
         w->cut = 1;
         return;
     }
 
-    call->tail = tail;
     call->ran.files++;
 
     memset(&entry, 0, sizeof(entry));
@@ -375,7 +379,6 @@ sbx_files_tell(sbx_files_t *w, const struct statx *st, const char *path,
     entry.inode = st->stx_ino;
     entry.path_len = (uint32_t) len;
 
-    tail += call->tail_end;
     tail += sbx_wire_header(tail, SBX_F_ENTRY, sizeof(entry) + len);
     memcpy(tail, &entry, sizeof(entry));
 

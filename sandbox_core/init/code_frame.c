@@ -28,7 +28,7 @@ static int sbx_code_parse_head(sbx_code_context_t *context);
 static int sbx_code_parse_field(sbx_code_context_t *context);
 static int sbx_code_parse_value(sbx_code_context_t *context);
 static int sbx_code_parse_lf(sbx_code_context_t *context);
-static int sbx_code_parse_skip(sbx_code_parser_t *p);
+static int sbx_code_parse_skip(sbx_code_context_t *context);
 static int sbx_code_line(sbx_code_parser_t *p, size_t most, size_t name_most,
     size_t *name_len, size_t *size, size_t *line);
 static void sbx_code_due(sbx_code_context_t *context);
@@ -65,7 +65,7 @@ sbx_code_parse(sbx_code_context_t *context)
         return sbx_code_parse_lf(context);
 
     case SBX_CODE_SKIP:
-        return sbx_code_parse_skip(&context->parser);
+        return sbx_code_parse_skip(context);
     }
 
     return -1;
@@ -288,6 +288,10 @@ sbx_code_parse_field(sbx_code_context_t *context)
         return -1;
     }
 
+    if (!p->forward && !p->capture) {
+        context->dropped += SBX_CODE_FIELD_COST;
+    }
+
     p->start += line;
     p->body -= line + size + 1;
     p->fields++;
@@ -340,6 +344,9 @@ sbx_code_parse_value(sbx_code_context_t *context)
     } else if (p->capture) {
         memcpy(p->number + p->number_len, s, n);
         p->number_len += n;
+
+    } else {
+        context->dropped += n;
     }
 
     p->start += n;
@@ -372,11 +379,15 @@ sbx_code_parse_lf(sbx_code_context_t *context)
 
 
 static int
-sbx_code_parse_skip(sbx_code_parser_t *p)
+sbx_code_parse_skip(sbx_code_context_t *context)
 {
-    size_t  n;
+    size_t              n;
+    sbx_code_parser_t  *p;
+
+    p = &context->parser;
 
     if (p->body == 0) {
+        context->dropped += SBX_CODE_FRAME_COST;
         p->state = SBX_CODE_HEAD;
         return 1;
     }
@@ -386,6 +397,7 @@ sbx_code_parse_skip(sbx_code_parser_t *p)
     }
 
     n = p->end - p->start < p->body ? p->end - p->start : p->body;
+    context->dropped += n;
     p->start += n;
     p->body -= n;
 
@@ -468,13 +480,13 @@ sbx_code_begin(sbx_code_context_t *context)
         most -= SBX_FRAME_ERRORS;
     }
 
-    if (run->results + p->body > most) {
+    if (run->results + SBX_CODE_FRAME_COST + p->body > most) {
         run->ran.flags |= SBX_RAN_RESULTS_CUT;
         p->state = SBX_CODE_SKIP;
         return 1;
     }
 
-    run->results += p->body;
+    run->results += SBX_CODE_FRAME_COST + p->body;
     run->failed |= p->type == SBX_KERNEL_F_ERROR;
     p->begun = 1;
     sbx_code_put(run, SBX_F_RESULT, &result, sizeof(result), NULL, 0);
@@ -495,6 +507,7 @@ sbx_code_complete(sbx_code_context_t *context)
 
     case SBX_KERNEL_F_READY:
         p->state = SBX_CODE_HEAD;
+        context->dropped += SBX_CODE_FRAME_COST;
         sbx_code_ready(context);
         return 1;
 
@@ -504,6 +517,7 @@ sbx_code_complete(sbx_code_context_t *context)
         }
 
         p->state = SBX_CODE_HEAD;
+        context->dropped += SBX_CODE_FRAME_COST;
 
         if (sbx_code_mine(context)
             && (context->kernel == SBX_KERNEL_RUNNING || context->over))

@@ -559,6 +559,7 @@ sbx_code_run(sbx_code_context_t *context)
     run->sent = 1;
     context->kernel = SBX_KERNEL_RUNNING;
     context->crumbs = 0;
+    context->dropped = 0;
     run->ran.execution = ++context->executions;
 
     if (context->ready_at > run->turn) {

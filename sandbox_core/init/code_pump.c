@@ -7,8 +7,8 @@
  * of them first.  Between runs the streams are read and their newest bytes
  * kept; frames are read and dropped.
  *
- * As with commands, nobody's limit pays for init's time: what is dropped or
- * comes in crumbs is read with pauses.
+ * As with commands, nobody's limit pays for init's time: what is dropped, of
+ * streams or of frames, or comes in crumbs is read with pauses.
  */
 
 #include "init_code.h"
@@ -25,6 +25,7 @@
 #define SBX_PUMP_CRUMBS     1000      /* us between them */
 #define SBX_PUMP_FREE       16        /* reads of a run's frames */
 #define SBX_PUMP_PAUSE      2000      /* us after what is dropped */
+#define SBX_PUMP_DROPPED    65536     /* bytes of frames that were */
 
 
 static void sbx_code_pump_event(sbx_init_source_t *source, uint32_t events);
@@ -339,7 +340,7 @@ sbx_code_dues(sbx_code_context_t *context)
 static int
 sbx_code_receive(sbx_code_context_t *context)
 {
-    size_t              most;
+    size_t              most, pauses;
     ssize_t             n;
     uint64_t            now;
     sbx_code_parser_t  *p;
@@ -356,6 +357,14 @@ sbx_code_receive(sbx_code_context_t *context)
 
     if (context->over && context->left[SBX_CODE_FRAMES] == 0) {
         sbx_init_source_close(source);
+        return 0;
+    }
+
+    if (context->dropped >= SBX_PUMP_DROPPED && !context->over) {
+        pauses = context->dropped / SBX_PUMP_DROPPED;
+        context->dropped = 0;
+        sbx_code_pause(context, SBX_CODE_FRAMES,
+                       sbx_now_us() + pauses * SBX_PUMP_PAUSE);
         return 0;
     }
 

@@ -38,6 +38,7 @@ static pid_t sbx_init_command_pid(const sbx_init_command_t *c);
 static void sbx_init_command_oom(sbx_init_source_t *source, uint32_t events);
 static void sbx_init_command_look(sbx_init_command_t *c, uint64_t now);
 static void sbx_init_command_settle(sbx_init_command_t *c);
+static int sbx_init_command_held(sbx_init_command_t *c);
 static void sbx_init_command_group(sbx_init_command_t *c, uint64_t now);
 static void sbx_init_command_answer(sbx_init_command_t *c);
 static void sbx_init_command_excuse(sbx_init_command_t *c);
@@ -372,6 +373,30 @@ sbx_init_command_over(sbx_init_command_t *c)
 }
 
 
+/* A leader that another process traces is that one's to reap first, which it
+ * may never do.  The group does not count the dead. */
+
+static int
+sbx_init_command_held(sbx_init_command_t *c)
+{
+    int        populated;
+    siginfo_t  info;
+
+    memset(&info, 0, sizeof(info));
+
+    if (waitid(P_PID, (id_t) c->pid, &info, WEXITED|WNOHANG|WNOWAIT) != 0
+        || info.si_pid != 0)
+    {
+        /* the loop is about to do it */
+        return 0;
+    }
+
+    populated = sbx_init_usage_populated(c);
+
+    return populated == -1 ? sbx_init_kill_zombie(c->pid) : !populated;
+}
+
+
 /* A killed group: empty, or given up. */
 
 static void
@@ -656,7 +681,8 @@ sbx_init_command_tick(uint64_t now)
 static uint64_t
 sbx_init_command_due(sbx_init_command_t *c, uint64_t now)
 {
-    uint64_t  due;
+    uint64_t       due;
+    struct rusage  usage;
 
     switch (c->state) {
 
@@ -681,6 +707,15 @@ sbx_init_command_due(sbx_init_command_t *c, uint64_t now)
             sbx_init_kill_group(c->fds[SBX_INIT_FD_KILL],
                                 sbx_init_command_pid(c));
             c->recheck = now + SBX_INIT_KILL_AGAIN;
+
+            if (c->killed && c->state == SBX_INIT_RUNNING
+                && sbx_init_command_held(c))
+            {
+                memset(&usage, 0, sizeof(usage));
+                (void) sbx_init_command_reap(c->pid, SIGKILL, &usage);
+
+                return c->recheck;
+            }
         }
 
         due = c->deadline < c->poll && !sbx_init_paused() ? c->deadline

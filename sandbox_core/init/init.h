@@ -303,6 +303,8 @@ void sbx_init_kill_hurry(int fd);
 void sbx_init_kill_group(int fd, pid_t leader);
 /* 1 while processes of a leader are to be seen; kills them again. */
 int sbx_init_kill_left(pid_t leader);
+/* 1: it is dead and waits to be reaped, as far as can be seen. */
+int sbx_init_kill_zombie(pid_t pid);
 
 /* exec_limits.c */
 /* Fills what the call left out, and refuses what the session lacks. */

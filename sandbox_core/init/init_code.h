@@ -32,6 +32,9 @@
                                           another try */
 #define SBX_CODE_KEPT         65536    /* bytes of a stream between runs */
 #define SBX_CODE_FRAME_MAX    (16 * 1024 * 1024)
+#define SBX_CODE_FRAME_COST   256      /* what a frame counts beside what is in
+                                          it */
+#define SBX_CODE_FIELD_COST   64       /* and a field that is dropped */
 #define SBX_CODE_TYPE_MAX     32
 #define SBX_CODE_LINE_MAX     (SBX_FIELD_NAME_MAX + 16)
 #define SBX_CODE_INTERRUPT    500000   /* us between signals */
@@ -64,6 +67,7 @@ struct sbx_code_call_s {
     uint8_t               *tail;       /* and what comes after that */
     size_t                 tail_start;
     size_t                 tail_end;
+    size_t                 tail_held;  /* bytes of it that count */
     uint64_t               give_up;
     uint64_t               seq;
     sbx_code_call_t       *next;       /* in a list of the context's */
@@ -86,7 +90,7 @@ struct sbx_code_call_s {
     uint64_t               deadline;
     struct timespec        since;      /* of files: changed after that */
     uint64_t               passed[2];  /* bytes of output */
-    uint64_t               results;    /* bytes of fields */
+    uint64_t               results;    /* bytes, as they count */
     sbx_f_ran_t            ran;
 };
 
@@ -178,6 +182,7 @@ struct sbx_code_context_s {
     uint64_t               paused[3];  /* not read until then, unless 0 */
     uint64_t               read[3];    /* when, last */
     unsigned               crumbs;     /* small reads of frames in a run */
+    size_t                 dropped;    /* bytes of frames, since a pause */
     sbx_code_kept_t        kept[2];
     sbx_code_parser_t      parser;
     uint64_t               retry;      /* us: to go on without an event */
@@ -213,6 +218,10 @@ int sbx_code_room(sbx_code_call_t *call, size_t need);
 /* A frame of two parts, where there is room. */
 void sbx_code_put(sbx_code_call_t *call, sbx_frame_type_t type,
     const void *p, size_t n, const void *p2, size_t n2);
+/* Room at the end of the tail for files: so much of all calls together is
+ * held for workers that do not read, and no more.  NULL: there is none. */
+uint8_t *sbx_code_tail(sbx_code_call_t *call, size_t size);
+void sbx_code_tail_free(sbx_code_call_t *call);
 /* 1: all that there was has gone. */
 int sbx_code_flush(sbx_code_call_t *call);
 void sbx_code_context_frame(sbx_code_call_t *call,

@@ -18,6 +18,7 @@
 
 
 #define SBX_INIT_WALK_MAX   1024
+#define SBX_INIT_ZOMBIE     1
 
 
 typedef struct {
@@ -57,6 +58,27 @@ sbx_init_kill_group(int fd, pid_t leader)
         (void) kill(leader, SIGKILL);
         (void) kill(-leader, SIGKILL);
     }
+}
+
+
+int
+sbx_init_kill_zombie(pid_t pid)
+{
+    char             name[16];
+    int              proc, rc;
+    sbx_init_seen_t  seen;
+
+    proc = open("/proc", O_RDONLY|O_DIRECTORY|O_CLOEXEC);
+
+    if (proc == -1) {
+        return 0;
+    }
+
+    (void) snprintf(name, sizeof(name), "%d", (int) pid);
+    rc = sbx_init_kill_stat(proc, name, &seen);
+    (void) close(proc);
+
+    return rc == SBX_INIT_ZOMBIE;
 }
 
 
@@ -163,10 +185,13 @@ sbx_init_kill_stat(int proc, const char *name, sbx_init_seen_t *process)
     if (p == NULL
         || sscanf(p + 1, " %c %d %d %d", &state, &process->parent,
                   &process->group, &process->session)
-           != 4
-        || state == 'Z')
+           != 4)
     {
         return -1;
+    }
+
+    if (state == 'Z') {
+        return SBX_INIT_ZOMBIE;
     }
 
     process->pid = atoi(name);

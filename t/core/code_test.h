@@ -47,6 +47,7 @@ typedef struct {
     uint64_t         field;          /* bytes of it that are to come */
     unsigned         files;
     char             paths[8192];    /* each with a space after it */
+    size_t           path_bytes;
     uint64_t         size;           /* of the last one */
 } code_answer_t;
 
@@ -286,6 +287,7 @@ code_take(code_answer_t *w, const sbx_frame_t *frame, const uint8_t *p)
         }
 
         w->files++;
+        w->path_bytes += entry.path_len;
         w->size = entry.size;
         code_text(w->paths, sizeof(w->paths), s1, entry.path_len);
         code_text(w->paths, sizeof(w->paths), " ", 1);

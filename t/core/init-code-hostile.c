@@ -142,6 +142,16 @@ test_limits(void)
     code("show('x' * 17000000)");
     ok(code_died(SBX_REASON_SIGNAL), "but there are frames that are none");
 
+    code("b = field('id', id) + field('main', 0)\n"
+         "b = b'result %d\\n' % len(b) + b\n"
+         "for i in range(100): s.sendall(b * 1000)");
+    ok(a.ended == SBX_F_RAN && (a.ran.flags & SBX_RAN_RESULTS_CUT)
+       && a.complete < 50000, "results of nothing count as well");
+
+    code("for i in range(3): show('x' * 16000000)");
+    ok(a.ended == SBX_F_RAN && a.ran.duration_us > 1000000,
+       "what is dropped is read with pauses");
+
     code("mute = True; b = field('id', id) + field('main', 1)"
          " + b'text/plain 1000000\\n'; s.sendall(b'result 1000040\\n' + b"
          " + b'x' * 5000); time.sleep(0.05); os._exit(0)");
@@ -374,6 +384,100 @@ test_room(void)
 }
 
 
+/* Whoever traces a process is told of its end first, and may not listen. */
+
+static void
+test_traced(void)
+{
+    char           text[512];
+    code_answer_t  w;
+
+    code_t  x = { .context = "other", .code = text };
+    code_t  restart = { .context = "python", .verb = SBX_CODE_RESTART };
+
+    code("show(os.getpid())");
+    (void) snprintf(text, sizeof(text), "import ctypes\n"
+                    "print(ctypes.CDLL(None).ptrace(16, %d, 0, 0), flush=True)"
+                    "\nwhile not os.path.exists('/tmp/let'): time.sleep(.01)",
+                    atoi(a.results + strlen("main{ text/plain=")));
+    memset(&w, 0, sizeof(w));
+    code_begin(&x, &w);
+    ok(code_until(&w, "\n"), "an interpreter is traced by another: %s",
+       init_text(w.out));
+
+    code_call(&restart);
+    ok(a.ended == SBX_F_END, "and is replaced all the same");
+    code("show(1)");
+    is_str(a.results, "main{ text/plain=1}", "the new one runs code");
+
+    init_shell(&s, "touch /tmp/let", &r);
+    code_finish(&w);
+    ok(w.ended == SBX_F_RAN && w.ran.exit_code == 0,
+       "as does who has traced it");
+    code_fresh(&w);
+}
+
+
+/* Lists of files for clients that do not read them. */
+
+static void
+test_lists(void)
+{
+    int            i, n;
+    long           before;
+    size_t         bytes;
+    code_answer_t  w[6];
+
+    code_t  create = { .verb = SBX_CODE_CREATE, .language = "other" };
+    code_t  last = { .code = "1" };
+    code_t  x = { .code = "d = os.open('/home/user', os.O_RDONLY)\n"
+                          "for i in range(14):\n"
+                          "    try: os.mkdir('d' * 240, dir_fd=d)\n"
+                          "    except FileExistsError: pass\n"
+                          "    d, e = os.open('d' * 240, os.O_RDONLY,"
+                          " dir_fd=d), d\n"
+                          "    os.close(e)\n"
+                          "for i in range(1000): os.close(os.open("
+                          "'%s%d' % ('f' * 200, i),"
+                          " os.O_CREAT | os.O_RDWR, dir_fd=d))\n"
+                          "for i in range(1000): os.utime("
+                          "'%s%d' % ('f' * 200, i), dir_fd=d)\n" };
+
+    before = resident();
+    memset(w, 0, sizeof(w));
+
+    for (i = 0; i < (int) sbx_nelts(w); i++) {
+        char  id[SBX_CONTEXT_MAX + 1];
+
+        code_call(&create);
+        (void) snprintf(id, sizeof(id), "%s", a.id);
+        x.context = id;
+        last.context = id;
+        code_begin(&x, &w[i]);
+        code_call(&last);
+    }
+
+    ok(resident() - before < 12 * 1024 * 1024, "lists that nobody reads");
+
+    for (i = 0, n = 0, bytes = 0; i < (int) sbx_nelts(w); i++) {
+        code_finish(&w[i]);
+        n += w[i].ended == SBX_F_RAN && !(w[i].ran.flags & SBX_RAN_DIED)
+             && w[i].files == w[i].ran.files;
+        bytes += w[i].path_bytes;
+        printf("# %u files, %zu bytes\n", w[i].files, w[i].path_bytes);
+    }
+
+    is_int(n, (int) sbx_nelts(w), "are told as far as they go");
+    ok(bytes < 8 * 1024 * 1024, "which is no more than init may hold");
+
+    x.context = NULL;
+    code_call(&x);
+    ok(a.files != 0, "and then there is room again");
+
+    init_shell(&s, "rm -rf /home/user/d*", &r);
+}
+
+
 int
 main(void)
 {
@@ -391,6 +495,8 @@ main(void)
     test_idle_flood();
     test_calls();
     test_room();
+    test_traced();
+    test_lists();
     ok(init_stop(&s), "the session ends");
 
     return done_testing();

@@ -129,6 +129,38 @@ descriptors(pid_t pid)
 }
 
 
+/* What the broker has started, to look at the machine, has ended. */
+
+static int
+test_childless(pid_t pid)
+{
+    int    i;
+    char   path[64], text[16];
+    FILE  *list;
+
+    (void) snprintf(path, sizeof(path), "/proc/%d/task/%d/children",
+                    (int) pid, (int) pid);
+
+    for (i = 0; i < TEST_WAIT / 5; i++) {
+        list = fopen(path, "re");
+
+        if (list == NULL) {
+            return 0;
+        }
+
+        if (fgets(text, sizeof(text), list) == NULL) {
+            (void) fclose(list);
+            return 1;
+        }
+
+        (void) fclose(list);
+        (void) poll(NULL, 0, 5);
+    }
+
+    return 0;
+}
+
+
 static void
 test_rights(void)
 {
@@ -140,6 +172,11 @@ test_rights(void)
     is_int(test_start(&t), 0, "a broker runs");
     rights(&t, "the keeper has DAC_OVERRIDE alone");
 
+    /* what it looks at once is done with */
+
+    is_int(test_answer(test_call(t.control, SBX_OP_DOCTOR, "", ""))->last,
+           SBX_F_END, "the doctor looks");
+    ok(test_childless(test_pid(&t, "broker.pid")), "and has looked");
     test_create(&t, "acme", id);
     (void) test_destroy(&t, id);
     before = descriptors(test_pid(&t, "keeper.pid"));

@@ -190,6 +190,7 @@ class Kernel:
         self.ns = main.__dict__
         self.id = b'0'
         self.count = 0
+        self.paths = []         # that a PYTHONPATH added
         self.running = False
         self.sources = {}               # of cells, by their file names
         self.flags = TOP_LEVEL_AWAIT    # and what "from __future__" adds
@@ -335,11 +336,14 @@ class Kernel:
 
         self.ready()
 
-    @staticmethod
-    def set_variable(name, value):
+    def set_variable(self, name, value):
         if name == 'PYTHONPATH' and value != os.environ.get(name):
-            sys.path[1:1] = [p for p in value.split(':')
-                             if p and p not in sys.path]
+            for p in self.paths:
+                if p in sys.path:
+                    sys.path.remove(p)
+            self.paths = [p for p in (value or '').split(':')
+                          if p and p not in sys.path]
+            sys.path[1:1] = self.paths
 
         if value is None:
             os.environ.pop(name, None)
