@@ -395,7 +395,9 @@ while True:
 
     my $n = 0;
 
-    for my $line ($text =~ /^(\d{8} \x{20ac})$/mg) {
+    # the last may lack its end yet
+
+    for my $line ($text =~ /^(\d{8} \x{20ac})\n/mg) {
         last if $line ne sprintf "%08d \x{20ac}", $n;
         $n++;
     }
