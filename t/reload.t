@@ -179,7 +179,8 @@ while n < 2500000:
 
 subtest 'one that writes as it can, over reloads' => sub {
     my $bytes = 20_000_000;
-    my $pid = background($s, "head -c $bytes /dev/zero | tr '\\0' x");
+    my $pid = background($s, "read _; head -c $bytes /dev/zero | tr '\\0' x",
+                         stdin_open => JSON::PP::true);
     my (%at, $e, $gone);
 
     for my $round (0 .. 3) {
@@ -195,6 +196,13 @@ subtest 'one that writes as it can, over reloads' => sub {
         }
 
         is($f->{status}, 200, 'what comes next is kept') or return;
+
+        # it writes once it is followed: what nobody reads is not kept
+
+        is(call('POST', "/sessions/$s/processes/$pid/stdin?eof=1",
+                body => "\n")->{status}, 204, 'begins to write')
+            if $round == 0;
+
         is(contiguous(\%at, {}, $f->until('stdout')), '', 'begins');
         $gone = time;
         $t->signal('HUP') if $round < 3;

@@ -234,7 +234,7 @@ subtest 'a session that ends under its run' => sub {
             map { $_->{reason} } @{ $res->{json}{steps} }),
        '200 session_ended', 'is told');
 
-    $res = run_call({ timeout_s => 0.3, steps => [ { cmd => 'sleep 1000' },
+    $res = run_call({ timeout_s => 3, steps => [ { cmd => 'sleep 1000' },
                                                    { cmd => 'true' } ] });
     is(join(' ', $res->{status},
             map { $_->{reason} } @{ $res->{json}{steps} }),
