@@ -119,7 +119,7 @@ subtest 'cpu_seconds of a command\'s whole tree' => sub {
 
 
 subtest 'sleeping costs none' => sub {
-    my ($limit, $nap) = small() ? (2, 3) : (0.3, 0.6);
+    my ($limit, $nap) = small() ? (6, 4) : (0.3, 0.6);
     my $r = run($s, "sleep $nap & sleep $nap & sleep $nap; wait",
                 limits => { cpu_seconds => $limit });
 
