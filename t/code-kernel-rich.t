@@ -31,16 +31,9 @@ sub has {
 
 
 sub shows {
-    my ($code, $text, $name) = @_;
-
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-    my $got = $k->run($code);
-
-    is($got->{text}, $text, $name)
-        or diag($got->{error} ? $got->{error}{traceback} : $got->{stderr});
-
-    return $got;
+    return $k->shows(@_);
 }
 
 

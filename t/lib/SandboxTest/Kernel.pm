@@ -443,6 +443,22 @@ sub run {
 }
 
 
+# Runs code, of which the last expression is that text.
+
+sub shows {
+    my ($self, $code, $text, $name, %o) = @_;
+
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    my $got = $self->run($code, %o);
+
+    is($got->{text}, $text, $name)
+        or diag($got->{error} ? $got->{error}{traceback} : $got->{stderr});
+
+    return $got;
+}
+
+
 # To the group, as the engine does; again until the run is over.
 
 sub interrupt {
