@@ -216,6 +216,11 @@ $r = $k->run('setTimeout(() => { throw new Error("later") }, 1);'
 is($r->{text}, '6', 'nor does an exception of a timer end anything');
 like($r->{stderr}, qr/^Uncaught .*Error: later/s, 'it is told');
 
+$r = $k->run('process.nextTick(() => { throw new TypeError("tick"); }); 1');
+is_deeply([ @{ $r->{error} }{qw(name value)} ], [ 'TypeError', 'tick' ],
+          'what is thrown right after a cell is no interrupt');
+is($r->{exit}, 1, 'but fails it');
+
 # ---- between runs -----------------------------------------------------------
 
 shows('globalThis.ticks = 0; var ticker = setInterval(() => ticks++, 1); 0', '0',

@@ -687,9 +687,10 @@ function begin(list) {
     try {
         first.runInThisContext({ breakOnSigint: true });
 
-    } catch {
-        /* what the cell threw is in job: it was interrupted */
-        job.value = new KeyboardInterrupt();
+    } catch (e) {
+        /* what the cell threw is in job: it was interrupted, or this is what
+         * it had called at once after itself */
+        job.value = interrupts(e) ? new KeyboardInterrupt() : e;
         job.failed = true;
     }
 
@@ -709,6 +710,17 @@ function begin(list) {
     }
 
     value.then(v => finish(self, v, false), e => finish(self, e, true));
+}
+
+
+/* e is vm's word for an interrupt; it may be anything of the cell's, too. */
+function interrupts(e) {
+    try {
+        return e.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED';
+
+    } catch {
+        return false;
+    }
 }
 
 
