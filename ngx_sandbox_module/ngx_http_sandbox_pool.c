@@ -270,7 +270,7 @@ ngx_http_sandbox_pool_settle(ngx_conf_t *cf,
                            (char *) pool->name.data, pool->name.len);
 
     sbx_limits_clear(&config->limits);
-    config->capabilities = NGX_HTTP_SANDBOX_V1_CAPABILITIES;
+    config->capabilities = NGX_HTTP_SANDBOX_OP_CAPABILITIES;
 
     if (template != NULL) {
         ngx_http_sandbox_template_limits(template, &config->limits);
@@ -279,7 +279,7 @@ ngx_http_sandbox_pool_settle(ngx_conf_t *cf,
             config->capabilities &= template->capabilities;
         }
 
-        if (ngx_http_sandbox_v1_env(cf->pool, &template->env, &env, &size,
+        if (ngx_http_sandbox_op_env(cf->pool, &template->env, &env, &size,
                                     &e)
             != 0
             || ngx_http_sandbox_pool_strings(pools, env, size) != NGX_OK

@@ -362,7 +362,7 @@ ngx_http_sandbox_template_words(ngx_conf_t *cf,
     for (i = 1; i < cf->args->nelts; i++) {
         word.data = (char *) value[i].data;
         word.len = value[i].len;
-        bit = ngx_http_sandbox_v1_capability(&word);
+        bit = ngx_http_sandbox_op_capability(&word);
 
         if (bit == 0) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
@@ -615,7 +615,7 @@ ngx_http_sandbox_template_bind(ngx_conf_t *cf,
 
     ngx_memzero(&body, sizeof(body));
     sbx_limits_clear(&body.limits);
-    alloc = ngx_http_sandbox_v1_allocator(cf->pool);
+    alloc = ngx_http_sandbox_op_allocator(cf->pool);
 
     if (sbx_json_bind(text->data, text->len,
                       ngx_http_sandbox_template_fields, &body, &alloc, e)
@@ -631,7 +631,7 @@ ngx_http_sandbox_template_bind(ngx_conf_t *cf,
     template->has_capabilities = body.capabilities_seen;
 
     for (i = 0; i < body.capabilities.nelts; i++) {
-        bit = ngx_http_sandbox_v1_capability(&body.capabilities.elts[i]);
+        bit = ngx_http_sandbox_op_capability(&body.capabilities.elts[i]);
 
         if (bit == 0) {
             (void) sbx_error(e, 0, SBX_E_INVALID,
@@ -722,7 +722,7 @@ ngx_http_sandbox_template_check(ngx_conf_t *cf,
     limits = template->limits;
 
     if (sbx_limits_settle(&limits, &smcf->def, &smcf->max, &e) != 0
-        || ngx_http_sandbox_v1_env(cf->pool, &template->env, &packed, &size,
+        || ngx_http_sandbox_op_env(cf->pool, &template->env, &packed, &size,
                                    &e)
            != 0)
     {

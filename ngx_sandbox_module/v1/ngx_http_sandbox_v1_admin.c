@@ -168,7 +168,7 @@ ngx_http_sandbox_v1_quota_put(ngx_http_request_t *r)
     sbx_quota_clear(&none);
 
     if (ngx_http_sandbox_v1_quota_names(r, &e) != 0
-        || ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_quota_fields,
+        || ngx_http_sandbox_op_bind(r, ngx_http_sandbox_v1_quota_fields,
                                     &set.limits, &e)
            != 0)
     {
@@ -303,11 +303,11 @@ ngx_http_sandbox_v1_quota_object(ngx_http_sandbox_json_t *j,
     const sbx_f_quota_t *quota)
 {
     ngx_http_sandbox_json_raw(j, "{\"tenant_id\":");
-    ngx_http_sandbox_v1_array(j, quota->tenant);
+    ngx_http_sandbox_op_array(j, quota->tenant);
     ngx_http_sandbox_json_raw(j, ",\"user_id\":");
 
     if (quota->user[0] != '\0') {
-        ngx_http_sandbox_v1_array(j, quota->user);
+        ngx_http_sandbox_op_array(j, quota->user);
 
     } else {
         ngx_http_sandbox_json_raw(j, "null");
@@ -371,7 +371,7 @@ ngx_http_sandbox_v1_settings_patch(ngx_http_request_t *r)
         sbx_quota_clear(&body.quotas[i]);
     }
 
-    if (ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_settings_fields,
+    if (ngx_http_sandbox_op_bind(r, ngx_http_sandbox_v1_settings_fields,
                                  &body, &e)
         != 0)
     {
@@ -551,7 +551,7 @@ ngx_http_sandbox_v1_destroy_all(ngx_http_request_t *r)
     ctx = ngx_http_sandbox_ctx(r);
     ngx_memzero(&ask, sizeof(sbx_destroy_all_t));
 
-    if (ngx_http_sandbox_v1_string(r, "tenant_id", &ctx->tenant, &e) != 0) {
+    if (ngx_http_sandbox_op_string(r, "tenant_id", &ctx->tenant, &e) != 0) {
         return ngx_http_sandbox_problem_core(r, &e);
     }
 
@@ -597,8 +597,8 @@ ngx_http_sandbox_v1_drain(ngx_http_request_t *r)
 
     end = 0;
 
-    if (ngx_http_sandbox_v1_bind_none(r, &e) != 0
-        || ngx_http_sandbox_v1_flag(r, "end", &end, &e) != 0)
+    if (ngx_http_sandbox_op_bind_none(r, &e) != 0
+        || ngx_http_sandbox_op_flag(r, "end", &end, &e) != 0)
     {
         return ngx_http_sandbox_problem_core(r, &e);
     }
@@ -612,7 +612,7 @@ ngx_http_sandbox_v1_undrain(ngx_http_request_t *r)
 {
     sbx_error_t  e;
 
-    if (ngx_http_sandbox_v1_bind_none(r, &e) != 0) {
+    if (ngx_http_sandbox_op_bind_none(r, &e) != 0) {
         return ngx_http_sandbox_problem_core(r, &e);
     }
 
@@ -657,14 +657,14 @@ ngx_http_sandbox_v1_admin_call(ngx_http_request_t *r, sbx_op_t op,
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
     }
 
-    call = ngx_http_sandbox_v1_call(r, op, body, size, NGX_INVALID_FILE,
+    call = ngx_http_sandbox_op_call(r, op, body, size, NGX_INVALID_FILE,
                                     admin);
 
     if (call != NULL) {
         call->frame = ngx_http_sandbox_v1_admin_frame;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -677,7 +677,7 @@ ngx_http_sandbox_v1_admin_frame(ngx_http_sandbox_call_t *call,
     sbx_f_setting_t              *setting;
     ngx_http_sandbox_v1_admin_t  *admin;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -722,13 +722,13 @@ ngx_http_sandbox_v1_admin_frame(ngx_http_sandbox_call_t *call,
             break;
         }
 
-        return ngx_http_sandbox_v1_finish(call, rc);
+        return ngx_http_sandbox_op_finish(call, rc);
 
     default:
         break;
     }
 
-    return ngx_http_sandbox_v1_broken(call, "a wrong frame for admin");
+    return ngx_http_sandbox_op_broken(call, "a wrong frame for admin");
 }
 
 
@@ -763,7 +763,7 @@ ngx_http_sandbox_v1_admin_end(ngx_http_request_t *r,
     }
 
     if (ctx->route->handler == ngx_http_sandbox_v1_quota_delete) {
-        return ngx_http_sandbox_v1_no_content(r);
+        return ngx_http_sandbox_op_no_content(r);
     }
 
     return ngx_http_sandbox_v1_quota_answer(r, admin);

@@ -76,7 +76,7 @@ ngx_http_sandbox_v1_file_pack(ngx_http_request_t *r)
         pack->stream->call = call;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -88,13 +88,13 @@ ngx_http_sandbox_v1_pack_format(ngx_http_request_t *r,
 
     ngx_str_set(&format, "tar");
 
-    if (ngx_http_sandbox_v1_string(r, "format", &format, e) != 0) {
+    if (ngx_http_sandbox_op_string(r, "format", &format, e) != 0) {
         return -1;
     }
 
-    pack->gzip = ngx_http_sandbox_v1_is(&format, "tar.gz");
+    pack->gzip = ngx_http_sandbox_op_is(&format, "tar.gz");
 
-    if (!pack->gzip && !ngx_http_sandbox_v1_is(&format, "tar")) {
+    if (!pack->gzip && !ngx_http_sandbox_op_is(&format, "tar")) {
         return sbx_error(e, 0, SBX_E_INVALID,
                          "format must be \"tar\" or \"tar.gz\"");
     }
@@ -113,10 +113,10 @@ ngx_http_sandbox_v1_pack_frame(ngx_http_sandbox_call_t *call,
     pack = call->data;
 
     if (frame->type == SBX_F_ERROR && pack->open) {
-        return ngx_http_sandbox_v1_broken(call, "no end of an archive");
+        return ngx_http_sandbox_op_broken(call, "no end of an archive");
     }
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -131,15 +131,15 @@ ngx_http_sandbox_v1_pack_frame(ngx_http_sandbox_call_t *call,
                                            frame->length);
 
     } else if (frame->type == SBX_F_END && pack->open) {
-        return ngx_http_sandbox_v1_finish(call,
+        return ngx_http_sandbox_op_finish(call,
                                 ngx_http_sandbox_stream_close(pack->stream));
 
     } else {
-        return ngx_http_sandbox_v1_broken(call,
+        return ngx_http_sandbox_op_broken(call,
                                           "a wrong frame for an archive");
     }
 
-    return ngx_http_sandbox_v1_sent(call, rc);
+    return ngx_http_sandbox_op_sent(call, rc);
 }
 
 

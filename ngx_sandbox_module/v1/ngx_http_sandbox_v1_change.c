@@ -35,7 +35,7 @@ static const sbx_json_field_t  ngx_http_sandbox_v1_patch_fields[] = {
       .offset = PATCH(timeout), .seen = PATCH(timeout_seen) },
 
     { .name = "metadata", .type = SBX_JSON_MAP,
-      .max = NGX_HTTP_SANDBOX_V1_META_PAIRS,
+      .max = NGX_HTTP_SANDBOX_OP_META_PAIRS,
       .offset = PATCH(metadata), .seen = PATCH(metadata_seen) },
 
     { .name = NULL }
@@ -53,7 +53,7 @@ ngx_http_sandbox_v1_patch(ngx_http_request_t *r)
     ngx_memzero(&body, sizeof(body));
     ngx_memzero(&patch, sizeof(patch));
 
-    if (ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_patch_fields, &body,
+    if (ngx_http_sandbox_op_bind(r, ngx_http_sandbox_v1_patch_fields, &body,
                                  &e)
         != 0
         || ngx_http_sandbox_v1_patch_check(r, &body, &patch, &e) != 0
@@ -94,7 +94,7 @@ ngx_http_sandbox_v1_patch_check(ngx_http_request_t *r,
         patch->flags |= SBX_PATCH_TIMEOUT;
     }
 
-    return ngx_http_sandbox_v1_metadata(&body->metadata, e);
+    return ngx_http_sandbox_op_metadata(&body->metadata, e);
 }
 
 
@@ -107,7 +107,7 @@ ngx_http_sandbox_v1_patch_blob(ngx_http_request_t *r,
     ngx_http_sandbox_json_t   j;
 
     ngx_http_sandbox_json_init(&j, r->pool);
-    ngx_http_sandbox_v1_metadata_json(&j, &body->metadata);
+    ngx_http_sandbox_op_metadata_json(&j, &body->metadata);
 
     if (j.failed) {
         return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
@@ -126,7 +126,7 @@ ngx_http_sandbox_v1_patch_blob(ngx_http_request_t *r,
     fd = memfd_create("sandbox", MFD_CLOEXEC|MFD_ALLOW_SEALING);
 
     if (fd == -1
-        || ngx_http_sandbox_v1_blob_write(fd, &j, NULL, 0, NULL, 0) != 0)
+        || ngx_http_sandbox_op_blob_write(fd, &j, NULL, 0, NULL, 0) != 0)
     {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, ngx_errno,
                       "sandbox could not write the metadata of a session");
@@ -146,7 +146,7 @@ ngx_http_sandbox_v1_pause(ngx_http_request_t *r)
 {
     sbx_error_t  e;
 
-    if (ngx_http_sandbox_v1_bind_none(r, &e) != 0) {
+    if (ngx_http_sandbox_op_bind_none(r, &e) != 0) {
         return ngx_http_sandbox_problem_core(r, &e);
     }
 
@@ -160,7 +160,7 @@ ngx_http_sandbox_v1_resume(ngx_http_request_t *r)
 {
     sbx_error_t  e;
 
-    if (ngx_http_sandbox_v1_bind_none(r, &e) != 0) {
+    if (ngx_http_sandbox_op_bind_none(r, &e) != 0) {
         return ngx_http_sandbox_problem_core(r, &e);
     }
 
@@ -174,9 +174,9 @@ ngx_http_sandbox_v1_change(ngx_http_request_t *r, sbx_op_t op,
     const sbx_patch_t *patch, ngx_fd_t blob)
 {
     ngx_http_sandbox_call_t        *call;
-    ngx_http_sandbox_v1_session_t  *session;
+    ngx_http_sandbox_op_session_t  *session;
 
-    session = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_v1_session_t));
+    session = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_op_session_t));
 
     if (session == NULL) {
 
@@ -187,7 +187,7 @@ ngx_http_sandbox_v1_change(ngx_http_request_t *r, sbx_op_t op,
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
     }
 
-    call = ngx_http_sandbox_v1_call(r, op, patch,
+    call = ngx_http_sandbox_op_call(r, op, patch,
                                     (patch == NULL) ? 0 : sizeof(sbx_patch_t),
                                     blob, session);
 
@@ -195,5 +195,5 @@ ngx_http_sandbox_v1_change(ngx_http_request_t *r, sbx_op_t op,
         call->frame = ngx_http_sandbox_v1_get_frame;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }

@@ -82,11 +82,11 @@ ngx_http_sandbox_v1_code(ngx_http_request_t *r)
     ngx_memzero(&body, sizeof(body));
     sbx_limits_clear(&body.limits);
 
-    if (ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_code_fields, &body,
+    if (ngx_http_sandbox_op_bind(r, ngx_http_sandbox_v1_code_fields, &body,
                                  &e)
         != 0
         || ngx_http_sandbox_v1_code_check(&body, &e) != 0
-        || ngx_http_sandbox_v1_env(r->pool, &body.env, &env, &env_size, &e)
+        || ngx_http_sandbox_op_env(r->pool, &body.env, &env, &env_size, &e)
            != 0)
     {
         return ngx_http_sandbox_problem_core(r, &e);
@@ -160,7 +160,7 @@ ngx_http_sandbox_v1_code(ngx_http_request_t *r)
         code->stream->data = code;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -303,7 +303,7 @@ ngx_http_sandbox_v1_code_call(ngx_http_request_t *r, sbx_f_code_t *code,
 
     ngx_memcpy(frame, code, sizeof(sbx_f_code_t));
 
-    call = ngx_http_sandbox_v1_call(r, SBX_OP_CODE, NULL, 0,
+    call = ngx_http_sandbox_op_call(r, SBX_OP_CODE, NULL, 0,
                                     NGX_INVALID_FILE, data);
 
     if (call == NULL
@@ -333,7 +333,7 @@ ngx_http_sandbox_v1_code_frame(ngx_http_sandbox_call_t *call,
         return ngx_http_sandbox_v1_code_refused(call, payload);
     }
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc == NGX_OK) {
         ngx_http_sandbox_v1_code_accepted(call);
@@ -348,7 +348,7 @@ ngx_http_sandbox_v1_code_frame(ngx_http_sandbox_call_t *call,
     }
 
     if ((frame->type == SBX_F_CONTEXT) == code->begun) {
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for code");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for code");
     }
 
     switch (frame->type) {
@@ -371,7 +371,7 @@ ngx_http_sandbox_v1_code_frame(ngx_http_sandbox_call_t *call,
         return ngx_http_sandbox_v1_code_changed(call, payload, frame->length);
 
     default:
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for code");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for code");
     }
 }
 
@@ -427,7 +427,7 @@ ngx_http_sandbox_v1_code_waits(ngx_event_t *ev)
         call->stopped = 1;
 
     } else if (rc != NGX_OK) {
-        (void) ngx_http_sandbox_v1_finish(call, rc);
+        (void) ngx_http_sandbox_op_finish(call, rc);
     }
 }
 

@@ -76,13 +76,13 @@ ngx_http_sandbox_v1_code_begin(ngx_http_sandbox_call_t *call,
     if (sbx_wire_check_context(payload, len, &context, &id, &language, &cwd)
         != 0)
     {
-        return ngx_http_sandbox_v1_broken(call, "a context that cannot be");
+        return ngx_http_sandbox_op_broken(call, "a context that cannot be");
     }
 
     p = ngx_pnalloc(r->pool, context.id_len + context.language_len);
 
     if (p == NULL) {
-        return ngx_http_sandbox_v1_broken(call, "more than memory holds");
+        return ngx_http_sandbox_op_broken(call, "more than memory holds");
     }
 
     ngx_memcpy(p, id, context.id_len + context.language_len);
@@ -114,7 +114,7 @@ ngx_http_sandbox_v1_code_begin(ngx_http_sandbox_call_t *call,
         rc = ngx_http_sandbox_stream_send(code->stream);
     }
 
-    return ngx_http_sandbox_v1_sent(call, rc);
+    return ngx_http_sandbox_op_sent(call, rc);
 }
 
 
@@ -130,7 +130,7 @@ ngx_http_sandbox_v1_code_output(ngx_http_sandbox_call_t *call, ngx_uint_t n,
     code = call->data;
 
     if (code->stream != NULL) {
-        return ngx_http_sandbox_v1_sent(call,
+        return ngx_http_sandbox_op_sent(call,
                    ngx_http_sandbox_stream_text(code->stream,
                                             ngx_http_sandbox_v1_code_types[n],
                                             &code->text[n], 0, data, len, 0));
@@ -141,7 +141,7 @@ ngx_http_sandbox_v1_code_output(ngx_http_sandbox_call_t *call, ngx_uint_t n,
                                         len)
         != NGX_OK)
     {
-        return ngx_http_sandbox_v1_broken(call, "more than memory holds");
+        return ngx_http_sandbox_op_broken(call, "more than memory holds");
     }
 
     return NGX_OK;
@@ -344,12 +344,12 @@ ngx_http_sandbox_v1_code_refused(ngx_http_sandbox_call_t *call,
                                               ngx_strlen(error.text));
 
     if (rc == NGX_ERROR) {
-        return ngx_http_sandbox_v1_finish(call, NGX_ERROR);
+        return ngx_http_sandbox_op_finish(call, NGX_ERROR);
     }
 
     ngx_http_sandbox_v1_code_note(call->request, call->data, &ran);
 
-    return ngx_http_sandbox_v1_finish(call,
+    return ngx_http_sandbox_op_finish(call,
                                  ngx_http_sandbox_v1_code_last(call, &ran));
 }
 
@@ -390,7 +390,7 @@ ngx_http_sandbox_v1_code_changed(ngx_http_sandbox_call_t *call,
                              &target)
         != 0)
     {
-        return ngx_http_sandbox_v1_broken(call, "a file that cannot be");
+        return ngx_http_sandbox_op_broken(call, "a file that cannot be");
     }
 
     if (j->size > NGX_HTTP_SANDBOX_V1_CHANGED_MAX) {
@@ -424,7 +424,7 @@ ngx_http_sandbox_v1_code_end(ngx_http_sandbox_call_t *call,
     code = call->data;
 
     if (sbx_wire_check_ran(payload, sizeof(sbx_f_ran_t), &ran) != 0) {
-        return ngx_http_sandbox_v1_broken(call, "an end that cannot be");
+        return ngx_http_sandbox_op_broken(call, "an end that cannot be");
     }
 
     ran.flags |= (code->out.over ? SBX_RAN_OUT_TRUNCATED : 0)
@@ -439,7 +439,7 @@ ngx_http_sandbox_v1_code_end(ngx_http_sandbox_call_t *call,
                       "sandbox sent more output than was asked for");
     }
 
-    return ngx_http_sandbox_v1_finish(call,
+    return ngx_http_sandbox_op_finish(call,
                (code->stream == NULL)
                ? ngx_http_sandbox_v1_code_answer(call, &ran)
                : ngx_http_sandbox_v1_code_last(call, &ran));

@@ -56,10 +56,10 @@ ngx_http_sandbox_v1_code_result(ngx_http_sandbox_call_t *call,
     switch (rc) {
 
     case NGX_ABORT:
-        return ngx_http_sandbox_v1_broken(call, "a result that cannot be");
+        return ngx_http_sandbox_op_broken(call, "a result that cannot be");
 
     case NGX_ERROR:
-        return ngx_http_sandbox_v1_finish(call,
+        return ngx_http_sandbox_op_finish(call,
                    call->request->header_sent ? NGX_ERROR
                    : ngx_http_sandbox_problem(call->request,
                                               NGX_HTTP_SANDBOX_INTERNAL,
@@ -168,7 +168,7 @@ ngx_http_sandbox_v1_result_field(ngx_http_sandbox_call_t *call,
         result->is_json = ngx_http_sandbox_v1_result_is_json(&name)
                           && result->kind != SBX_RESULT_ERROR
                           && field.size != 0;
-        result->is_plain = ngx_http_sandbox_v1_is(&name, "text/plain")
+        result->is_plain = ngx_http_sandbox_op_is(&name, "text/plain")
                            && result->kind == SBX_RESULT_MAIN
                            && code->stream == NULL
                            && code->plain.size == 0;
@@ -209,9 +209,9 @@ ngx_http_sandbox_v1_result_known(ngx_http_sandbox_v1_result_t *result,
     ngx_uint_t   i;
 
     if (result->kind == SBX_RESULT_ERROR) {
-        if (!ngx_http_sandbox_v1_is(name, "name")
-            && !ngx_http_sandbox_v1_is(name, "value")
-            && !ngx_http_sandbox_v1_is(name, "traceback"))
+        if (!ngx_http_sandbox_op_is(name, "name")
+            && !ngx_http_sandbox_op_is(name, "value")
+            && !ngx_http_sandbox_op_is(name, "traceback"))
         {
             return 0;
         }
@@ -250,7 +250,7 @@ ngx_http_sandbox_v1_result_is_json(const ngx_str_t *name)
 {
     static const char  suffix[] = "+json";
 
-    return ngx_http_sandbox_v1_is(name, "application/json")
+    return ngx_http_sandbox_op_is(name, "application/json")
            || (name->len > sizeof(suffix) - 1
                && ngx_memcmp(name->data + name->len - (sizeof(suffix) - 1),
                              suffix, sizeof(suffix) - 1)
@@ -364,7 +364,7 @@ ngx_http_sandbox_v1_result_value(ngx_http_sandbox_v1_result_t *result)
     size_t            i;
     sbx_json_alloc_t  alloc;
 
-    alloc = ngx_http_sandbox_v1_allocator(result->pool);
+    alloc = ngx_http_sandbox_op_allocator(result->pool);
 
     if (sbx_json_check(result->text, result->text_len, &alloc) != 0) {
         ngx_http_sandbox_json_string(&result->json, result->text,

@@ -66,7 +66,7 @@ ngx_http_sandbox_v1_context_create(ngx_http_request_t *r)
 
     ngx_memzero(&body, sizeof(body));
 
-    if (ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_context_fields, &body,
+    if (ngx_http_sandbox_op_bind(r, ngx_http_sandbox_v1_context_fields, &body,
                                  &e)
         != 0
         || ngx_http_sandbox_v1_cwd(&body.cwd, &e) != 0)
@@ -99,7 +99,7 @@ ngx_http_sandbox_v1_context_restart(ngx_http_request_t *r)
 {
     sbx_error_t  e;
 
-    if (ngx_http_sandbox_v1_bind_none(r, &e) != 0) {
+    if (ngx_http_sandbox_op_bind_none(r, &e) != 0) {
         return ngx_http_sandbox_problem_core(r, &e);
     }
 
@@ -159,7 +159,7 @@ ngx_http_sandbox_v1_contexts_ask(ngx_http_request_t *r, sbx_code_verb_t verb,
 
     if (call != NULL) {
         call->frame = (verb == SBX_CODE_DELETE)
-                      ? ngx_http_sandbox_v1_end_frame
+                      ? ngx_http_sandbox_op_end_frame
                       : ngx_http_sandbox_v1_contexts_frame;
 
         if (verb != SBX_CODE_LIST) {
@@ -167,7 +167,7 @@ ngx_http_sandbox_v1_contexts_ask(ngx_http_request_t *r, sbx_code_verb_t verb,
         }
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -180,7 +180,7 @@ ngx_http_sandbox_v1_contexts_frame(ngx_http_sandbox_call_t *call,
 
     contexts = call->data;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -197,7 +197,7 @@ ngx_http_sandbox_v1_contexts_frame(ngx_http_sandbox_call_t *call,
             return NGX_OK;
         }
 
-        return ngx_http_sandbox_v1_broken(call, "a context that cannot be");
+        return ngx_http_sandbox_op_broken(call, "a context that cannot be");
 
     case SBX_F_END:
         if (contexts->verb == SBX_CODE_LIST || contexts->count == 1) {
@@ -207,7 +207,7 @@ ngx_http_sandbox_v1_contexts_frame(ngx_http_sandbox_call_t *call,
         /* fall through */
 
     default:
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for contexts");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for contexts");
     }
 }
 
@@ -301,10 +301,10 @@ ngx_http_sandbox_v1_contexts_end(ngx_http_sandbox_call_t *call)
                                          &ngx_http_sandbox_ctx(r)->context)
             != NGX_OK)
         {
-            return ngx_http_sandbox_v1_broken(call, "more than memory holds");
+            return ngx_http_sandbox_op_broken(call, "more than memory holds");
         }
     }
 
-    return ngx_http_sandbox_v1_finish(call,
+    return ngx_http_sandbox_op_finish(call,
                ngx_http_sandbox_json_send(r, status, &contexts->json));
 }

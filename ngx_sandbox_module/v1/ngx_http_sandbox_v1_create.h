@@ -1,64 +1,13 @@
-/*
- * What a new session is asked for, for whoever makes one or changes it.
- */
-
 #ifndef _NGX_HTTP_SANDBOX_V1_CREATE_H_INCLUDED_
 #define _NGX_HTTP_SANDBOX_V1_CREATE_H_INCLUDED_
 
 
-#include "ngx_http_sandbox_v1_rules.h"
+#include "ngx_http_sandbox_op_create.h"
 #include "ngx_http_sandbox_v1_session.h"
 
 
-#define NGX_HTTP_SANDBOX_V1_META_PAIRS    64
-
-
-typedef struct {
-    sbx_json_network_t             network;
-    sbx_limits_t                   limits;
-    ngx_http_sandbox_v1_filesystem_t
-                                   filesystem;
-    sbx_json_list_t                capabilities;
-    uint32_t                       capabilities_seen;
-    sbx_json_str_t                 memory_strategy;
-    sbx_json_str_t                 on_timeout;
-    uint32_t                       require_isolation;
-    uint32_t                       require_isolation_seen;
-    uint64_t                       idle_timeout;
-} ngx_http_sandbox_v1_manifest_t;
-
-
-typedef struct {
-    sbx_json_str_t                 tenant;
-    sbx_json_str_t                 user;
-    sbx_json_str_t                 template;
-    sbx_json_map_t                 env;
-    sbx_json_map_t                 metadata;
-    ngx_http_sandbox_v1_manifest_t manifest;
-} ngx_http_sandbox_v1_create_t;
-
-
-/* Offsets are those of ngx_http_sandbox_v1_create_t. */
+/* Offsets are those of ngx_http_sandbox_op_create_t. */
 extern const sbx_json_field_t  ngx_http_sandbox_v1_create_fields[];
-
-/*
- * Checks what was asked for and makes its CREATE call, with flags as well
- * (SBX_CREATE_*); frame() is the caller's to set.
- */
-int ngx_http_sandbox_v1_create_call(ngx_http_request_t *r,
-    ngx_http_sandbox_v1_create_t *body, uint32_t flags, void *data,
-    ngx_http_sandbox_call_t **created, sbx_error_t *e);
-
-int ngx_http_sandbox_v1_metadata(const sbx_json_map_t *metadata,
-    sbx_error_t *e);
-/* Nothing where it is empty. */
-void ngx_http_sandbox_v1_metadata_json(ngx_http_sandbox_json_t *j,
-    const sbx_json_map_t *metadata);
-
-/* Fills a memfd and seals it; env and rules may be NULL.  0 or -1. */
-int ngx_http_sandbox_v1_blob_write(ngx_fd_t fd,
-    const ngx_http_sandbox_json_t *j, const u_char *env, size_t env_size,
-    const u_char *rules, size_t rules_size);
 
 
 #endif /* _NGX_HTTP_SANDBOX_V1_CREATE_H_INCLUDED_ */

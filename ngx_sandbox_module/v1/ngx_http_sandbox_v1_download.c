@@ -72,7 +72,7 @@ ngx_http_sandbox_v1_download(ngx_http_request_t *r)
         call->frame = ngx_http_sandbox_v1_download_frame;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -82,7 +82,7 @@ ngx_http_sandbox_v1_download_type(ngx_http_request_t *r, ngx_str_t *type,
 {
     ngx_str_set(type, "application/octet-stream");
 
-    if (ngx_http_sandbox_v1_string(r, "content_type", type, e) != 0) {
+    if (ngx_http_sandbox_op_string(r, "content_type", type, e) != 0) {
         return -1;
     }
 
@@ -200,17 +200,17 @@ ngx_http_sandbox_v1_download_frame(ngx_http_sandbox_call_t *call,
             (void) ngx_close_file(fd);
         }
 
-        return ngx_http_sandbox_v1_finish(call, NGX_ERROR);
+        return ngx_http_sandbox_op_finish(call, NGX_ERROR);
     }
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
     }
 
     if (frame->type != SBX_F_OPENED || fd == NGX_INVALID_FILE) {
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for open");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for open");
     }
 
     if (sbx_wire_check_entry(payload, frame->length, &entry, &name, &owner,
@@ -218,7 +218,7 @@ ngx_http_sandbox_v1_download_frame(ngx_http_sandbox_call_t *call,
         != 0)
     {
         (void) ngx_close_file(fd);
-        return ngx_http_sandbox_v1_broken(call, "an entry that cannot be");
+        return ngx_http_sandbox_op_broken(call, "an entry that cannot be");
     }
 
     path.data = (u_char *) name;
@@ -248,7 +248,7 @@ ngx_http_sandbox_v1_download_send(ngx_http_sandbox_call_t *call, ngx_fd_t fd,
 
     if (cln == NULL || name == NULL) {
         (void) ngx_close_file(fd);
-        return ngx_http_sandbox_v1_broken(call, "more than memory holds");
+        return ngx_http_sandbox_op_broken(call, "more than memory holds");
     }
 
     (void) ngx_cpystrn(name, path->data, path->len + 1);
@@ -260,7 +260,7 @@ ngx_http_sandbox_v1_download_send(ngx_http_sandbox_call_t *call, ngx_fd_t fd,
     clnf->log = r->pool->log;
 
     if (ngx_http_sandbox_v1_file_info(fd, &info) != NGX_OK) {
-        return ngx_http_sandbox_v1_finish(call,
+        return ngx_http_sandbox_op_finish(call,
                    ngx_http_sandbox_problem(r,
                                            NGX_HTTP_SANDBOX_WRONG_FILE_TYPE,
                                            "not a regular file"));
@@ -269,7 +269,7 @@ ngx_http_sandbox_v1_download_send(ngx_http_sandbox_call_t *call, ngx_fd_t fd,
     if (ngx_http_sandbox_v1_download_headers(r, &info, &download->type, path)
         != NGX_OK)
     {
-        return ngx_http_sandbox_v1_broken(call, "more than memory holds");
+        return ngx_http_sandbox_op_broken(call, "more than memory holds");
     }
 
     download->sending = 1;
@@ -287,7 +287,7 @@ ngx_http_sandbox_v1_download_send(ngx_http_sandbox_call_t *call, ngx_fd_t fd,
         return NGX_OK;
     }
 
-    return ngx_http_sandbox_v1_finish(call, rc);
+    return ngx_http_sandbox_op_finish(call, rc);
 }
 
 

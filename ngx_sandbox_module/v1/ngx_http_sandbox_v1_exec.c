@@ -126,7 +126,7 @@ ngx_http_sandbox_v1_exec(ngx_http_request_t *r)
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
     }
 
-    if (ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_exec_fields, &body, &e)
+    if (ngx_http_sandbox_op_bind(r, ngx_http_sandbox_v1_exec_fields, &body, &e)
         != 0
         || ngx_http_sandbox_v1_exec_prepare(r, &body, command, &ready, &e)
            != 0)
@@ -159,7 +159,7 @@ ngx_http_sandbox_v1_exec(ngx_http_request_t *r)
     call->frame = ngx_http_sandbox_v1_exec_frame;
 
     if (command->background) {
-        call->timeout = NGX_HTTP_SANDBOX_V1_TIMEOUT;
+        call->timeout = NGX_HTTP_SANDBOX_OP_TIMEOUT;
     }
 
     if (command->stream != NULL) {
@@ -167,7 +167,7 @@ ngx_http_sandbox_v1_exec(ngx_http_request_t *r)
         command->stream->data = command;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -360,7 +360,7 @@ ngx_http_sandbox_v1_exec_strings(ngx_http_request_t *r,
 
     size = body->cwd.len + 1;
 
-    if (ngx_http_sandbox_v1_env(r->pool, &body->env, &env, &env_size, e) != 0
+    if (ngx_http_sandbox_op_env(r->pool, &body->env, &env, &env_size, e) != 0
         || ngx_http_sandbox_v1_exec_argv(body, &size, e) != 0)
     {
         return -1;
@@ -558,7 +558,7 @@ ngx_http_sandbox_v1_exec_call(ngx_http_request_t *r,
 
     smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
 
-    call = ngx_http_sandbox_v1_call(r, SBX_OP_EXEC, &ready->limits,
+    call = ngx_http_sandbox_op_call(r, SBX_OP_EXEC, &ready->limits,
                                     sizeof(sbx_exec_limits_t),
                                     NGX_INVALID_FILE, data);
 
@@ -601,7 +601,7 @@ ngx_http_sandbox_v1_exec_exit(ngx_http_sandbox_call_t *call,
     command = call->data;
 
     if (ngx_http_sandbox_v1_exec_note(r, end) != NGX_OK) {
-        return ngx_http_sandbox_v1_broken(call, "an end that cannot be");
+        return ngx_http_sandbox_op_broken(call, "an end that cannot be");
     }
 
     if (command->out.over || command->err.over) {
@@ -612,7 +612,7 @@ ngx_http_sandbox_v1_exec_exit(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_json_init(&j, r->pool);
     ngx_http_sandbox_v1_exec_json(&j, end, command);
 
-    return ngx_http_sandbox_v1_finish(call,
+    return ngx_http_sandbox_op_finish(call,
                              ngx_http_sandbox_json_send(r, NGX_HTTP_OK, &j));
 }
 
@@ -644,7 +644,7 @@ ngx_http_sandbox_v1_exec_begun(ngx_http_sandbox_call_t *call)
     ngx_http_sandbox_json_int(&j, command->pid);
     ngx_http_sandbox_json_raw(&j, "}");
 
-    return ngx_http_sandbox_v1_finish(call,
+    return ngx_http_sandbox_op_finish(call,
                ngx_http_sandbox_json_send(call->request, NGX_HTTP_ACCEPTED,
                                           &j));
 }
@@ -659,7 +659,7 @@ ngx_http_sandbox_v1_exec_frame(ngx_http_sandbox_call_t *call,
     sbx_f_started_t                 started;
     ngx_http_sandbox_v1_command_t  *command;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -671,7 +671,7 @@ ngx_http_sandbox_v1_exec_frame(ngx_http_sandbox_call_t *call,
         rc = ngx_http_sandbox_v1_exec_follow(call, frame, payload);
 
         return (rc == NGX_DECLINED)
-               ? ngx_http_sandbox_v1_broken(call, "a wrong frame for exec")
+               ? ngx_http_sandbox_op_broken(call, "a wrong frame for exec")
                : rc;
     }
 
@@ -688,7 +688,7 @@ ngx_http_sandbox_v1_exec_frame(ngx_http_sandbox_call_t *call,
             return ngx_http_sandbox_v1_exec_begun(call);
         }
 
-        return ngx_http_sandbox_v1_broken(call, "an end of nothing");
+        return ngx_http_sandbox_op_broken(call, "an end of nothing");
 
     case SBX_F_STDOUT:
         rc = ngx_http_sandbox_v1_exec_output(call->request, &command->out,
@@ -705,11 +705,11 @@ ngx_http_sandbox_v1_exec_frame(ngx_http_sandbox_call_t *call,
         return ngx_http_sandbox_v1_exec_exit(call, &end);
 
     default:
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for exec");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for exec");
     }
 
     return (rc == NGX_OK) ? NGX_OK
-                          : ngx_http_sandbox_v1_broken(call,
+                          : ngx_http_sandbox_op_broken(call,
                                                  "more than memory holds");
 }
 

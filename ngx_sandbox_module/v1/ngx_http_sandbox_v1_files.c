@@ -92,7 +92,7 @@ ngx_http_sandbox_v1_file_call(ngx_http_request_t *r,
         ngx_memcpy(p, path2->data, file->path2_len);
     }
 
-    call = ngx_http_sandbox_v1_call(r, SBX_OP_FILE, NULL, 0,
+    call = ngx_http_sandbox_op_call(r, SBX_OP_FILE, NULL, 0,
                                     NGX_INVALID_FILE, data);
 
     if (call == NULL) {
@@ -202,7 +202,7 @@ ngx_http_sandbox_v1_remove(ngx_http_request_t *r)
 
     recursive = 0;
 
-    if (ngx_http_sandbox_v1_flag(r, "recursive", &recursive, &e) != 0
+    if (ngx_http_sandbox_op_flag(r, "recursive", &recursive, &e) != 0
         || ngx_http_sandbox_v1_file_path(r, &file, &e) != 0)
     {
         return ngx_http_sandbox_problem_core(r, &e);
@@ -216,10 +216,10 @@ ngx_http_sandbox_v1_remove(ngx_http_request_t *r)
     call = ngx_http_sandbox_v1_file_call(r, &file, &ctx->path, NULL, NULL);
 
     if (call != NULL) {
-        call->frame = ngx_http_sandbox_v1_end_frame;
+        call->frame = ngx_http_sandbox_op_end_frame;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -280,7 +280,7 @@ ngx_http_sandbox_v1_file_list(ngx_http_request_t *r,
         call->frame = ngx_http_sandbox_v1_glob_frame;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -290,7 +290,7 @@ ngx_http_sandbox_v1_glob_query(ngx_http_request_t *r, sbx_f_file_t *file,
 {
     ngx_str_set(pattern, "*");
 
-    if (ngx_http_sandbox_v1_string(r, "glob", pattern, e) != 0) {
+    if (ngx_http_sandbox_op_string(r, "glob", pattern, e) != 0) {
         return -1;
     }
 
@@ -318,8 +318,8 @@ ngx_http_sandbox_v1_file_page(ngx_http_request_t *r, sbx_f_file_t *file,
     ngx_str_null(&cursor);
     file->limit = NGX_HTTP_SANDBOX_V1_ENTRIES;
 
-    if (ngx_http_sandbox_v1_string(r, "cursor", &cursor, e) != 0
-        || ngx_http_sandbox_v1_number(r, "limit", 1,
+    if (ngx_http_sandbox_op_string(r, "cursor", &cursor, e) != 0
+        || ngx_http_sandbox_op_number(r, "limit", 1,
                                       NGX_HTTP_SANDBOX_V1_ENTRIES_MAX,
                                       &file->limit, e) != 0)
     {
@@ -352,7 +352,7 @@ ngx_http_sandbox_v1_glob_frame(ngx_http_sandbox_call_t *call,
     sbx_f_end_t                  end;
     ngx_http_sandbox_v1_glob_t  *glob;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -367,7 +367,7 @@ ngx_http_sandbox_v1_glob_frame(ngx_http_sandbox_call_t *call,
     }
 
     if (frame->type != SBX_F_ENTRY || glob->count == glob->file.limit) {
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for glob");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for glob");
     }
 
     if (glob->json.size > NGX_HTTP_SANDBOX_V1_LIST_MAX) {
@@ -380,7 +380,7 @@ ngx_http_sandbox_v1_glob_frame(ngx_http_sandbox_call_t *call,
     if (ngx_http_sandbox_v1_file_entry(&glob->json, payload, frame->length)
         != NGX_OK)
     {
-        return ngx_http_sandbox_v1_broken(call, "an entry that cannot be");
+        return ngx_http_sandbox_op_broken(call, "an entry that cannot be");
     }
 
     return NGX_OK;

@@ -166,7 +166,7 @@ ngx_http_sandbox_v1_one_call(ngx_http_request_t *r, const sbx_f_file_t *file,
         call->frame = ngx_http_sandbox_v1_one_frame;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -178,7 +178,7 @@ ngx_http_sandbox_v1_one_frame(ngx_http_sandbox_call_t *call,
     sbx_f_end_t                 end;
     ngx_http_sandbox_v1_one_t  *one;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -193,7 +193,7 @@ ngx_http_sandbox_v1_one_frame(ngx_http_sandbox_call_t *call,
                                            frame->length)
             != NGX_OK)
         {
-            return ngx_http_sandbox_v1_broken(call,
+            return ngx_http_sandbox_op_broken(call,
                                               "an entry that cannot be");
         }
 
@@ -201,12 +201,12 @@ ngx_http_sandbox_v1_one_frame(ngx_http_sandbox_call_t *call,
     }
 
     if (frame->type != SBX_F_END || !one->there) {
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for an entry");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for an entry");
     }
 
     ngx_memcpy(&end, payload, sizeof(sbx_f_end_t));
 
-    return ngx_http_sandbox_v1_finish(call,
+    return ngx_http_sandbox_op_finish(call,
                ngx_http_sandbox_json_send(call->request,
                                           one->mkdir && end.created
                                           ? NGX_HTTP_CREATED : NGX_HTTP_OK,
@@ -252,7 +252,7 @@ ngx_http_sandbox_v1_file_directory(ngx_http_request_t *r)
     file.limit2 = 1;
     file.path_len = (uint32_t) ctx->path.len;
 
-    if (ngx_http_sandbox_v1_number(r, "depth", 1,
+    if (ngx_http_sandbox_op_number(r, "depth", 1,
                                    NGX_HTTP_SANDBOX_V1_DEPTH_MAX,
                                    &file.limit2, &e)
         != 0
@@ -278,7 +278,7 @@ ngx_http_sandbox_v1_file_mkdir(ngx_http_request_t *r)
     file.verb = SBX_FILE_MKDIR;
     file.user = SBX_USER_USER;
 
-    if (ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_mkdir_fields, &body,
+    if (ngx_http_sandbox_op_bind(r, ngx_http_sandbox_v1_mkdir_fields, &body,
                                  &e)
         != 0
         || ngx_http_sandbox_v1_file_body_path(r, "path", &body.path,
@@ -307,7 +307,7 @@ ngx_http_sandbox_v1_file_move(ngx_http_request_t *r)
     file.verb = SBX_FILE_MOVE;
     file.user = SBX_USER_USER;
 
-    if (ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_move_fields, &body,
+    if (ngx_http_sandbox_op_bind(r, ngx_http_sandbox_v1_move_fields, &body,
                                  &e)
         != 0
         || ngx_http_sandbox_v1_file_body_path(r, "from", &body.from,
@@ -347,7 +347,7 @@ ngx_http_sandbox_v1_file_search(ngx_http_request_t *r)
     search->limit = NGX_HTTP_SANDBOX_V1_MATCHES;
     ngx_memzero(&file, sizeof(sbx_f_file_t));
 
-    if (ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_search_fields, search,
+    if (ngx_http_sandbox_op_bind(r, ngx_http_sandbox_v1_search_fields, search,
                                  &e)
         != 0
         || ngx_http_sandbox_v1_search_check(r, search, &file, &path, &path2,
@@ -366,7 +366,7 @@ ngx_http_sandbox_v1_file_search(ngx_http_request_t *r)
         call->frame = ngx_http_sandbox_v1_search_frame;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -444,7 +444,7 @@ ngx_http_sandbox_v1_search_frame(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_json_t       *j;
     ngx_http_sandbox_v1_search_t  *search;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -462,7 +462,7 @@ ngx_http_sandbox_v1_search_frame(ngx_http_sandbox_call_t *call,
         || sbx_wire_check_match(payload, frame->length, &match, &path, &text)
            != 0)
     {
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for search");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for search");
     }
 
     if (j->size > NGX_HTTP_SANDBOX_V1_LIST_MAX) {
@@ -493,7 +493,7 @@ ngx_http_sandbox_v1_search_send(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_json_bool(&search->json, truncated);
     ngx_http_sandbox_json_raw(&search->json, "}");
 
-    return ngx_http_sandbox_v1_finish(call,
+    return ngx_http_sandbox_op_finish(call,
                ngx_http_sandbox_json_send(call->request, NGX_HTTP_OK,
                                           &search->json));
 }

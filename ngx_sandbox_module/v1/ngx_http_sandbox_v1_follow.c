@@ -64,13 +64,13 @@ ngx_http_sandbox_v1_exec_follow(ngx_http_sandbox_call_t *call,
     switch (rc) {
 
     case NGX_ERROR:
-        return ngx_http_sandbox_v1_finish(call, NGX_ERROR);
+        return ngx_http_sandbox_op_finish(call, NGX_ERROR);
 
     case NGX_DONE:
 
         /* the header was all that was asked for */
 
-        return ngx_http_sandbox_v1_finish(call, NGX_OK);
+        return ngx_http_sandbox_op_finish(call, NGX_OK);
 
     default:
         return rc;
@@ -197,7 +197,7 @@ ngx_http_sandbox_v1_follow_exit(ngx_http_sandbox_call_t *call,
     command = call->data;
 
     if (ngx_http_sandbox_v1_exec_note(r, end) != NGX_OK) {
-        return ngx_http_sandbox_v1_broken(call, "an end that cannot be");
+        return ngx_http_sandbox_op_broken(call, "an end that cannot be");
     }
 
     rc = r->header_sent ? NGX_OK
@@ -225,7 +225,7 @@ ngx_http_sandbox_v1_follow_exit(ngx_http_sandbox_call_t *call,
         rc = ngx_http_sandbox_stream_close(command->stream);
     }
 
-    return ngx_http_sandbox_v1_finish(call, (rc == NGX_DONE) ? NGX_OK : rc);
+    return ngx_http_sandbox_op_finish(call, (rc == NGX_DONE) ? NGX_OK : rc);
 }
 
 
@@ -262,6 +262,6 @@ ngx_http_sandbox_v1_follow_leaving(ngx_http_sandbox_stream_t *s)
     ngx_http_sandbox_json_raw(j, ",\"stderr_from\":");
     ngx_http_sandbox_json_int(j, (int64_t) leave.from[1]);
 
-    (void) ngx_http_sandbox_v1_finish(s->call,
+    (void) ngx_http_sandbox_op_finish(s->call,
                                       ngx_http_sandbox_stream_last(s));
 }

@@ -45,7 +45,7 @@ static const sbx_json_field_t  ngx_http_sandbox_v1_install_fields[] = {
 ngx_int_t
 ngx_http_sandbox_v1_install(ngx_http_request_t *r)
 {
-    return ngx_http_sandbox_v1_session_ask(r,
+    return ngx_http_sandbox_op_session_ask(r,
                                        ngx_http_sandbox_v1_install_frame);
 }
 
@@ -56,9 +56,9 @@ ngx_http_sandbox_v1_install_frame(ngx_http_sandbox_call_t *call,
 {
     ngx_int_t                       rc;
     ngx_http_request_t             *r;
-    ngx_http_sandbox_v1_session_t  *session;
+    ngx_http_sandbox_op_session_t  *session;
 
-    rc = ngx_http_sandbox_v1_session_part(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_session_part(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -67,11 +67,11 @@ ngx_http_sandbox_v1_install_frame(ngx_http_sandbox_call_t *call,
     r = call->request;
     session = call->data;
 
-    if (ngx_http_sandbox_v1_session_note(r, session) != NGX_OK) {
-        return ngx_http_sandbox_v1_broken(call, "more than memory holds");
+    if (ngx_http_sandbox_op_session_note(r, session) != NGX_OK) {
+        return ngx_http_sandbox_op_broken(call, "more than memory holds");
     }
 
-    return ngx_http_sandbox_v1_finish(call,
+    return ngx_http_sandbox_op_finish(call,
                 ngx_http_sandbox_v1_install_answer(r, &session->session));
 }
 
@@ -90,7 +90,7 @@ ngx_http_sandbox_v1_install_answer(ngx_http_request_t *r,
 
     ngx_memzero(&body, sizeof(body));
 
-    if (ngx_http_sandbox_v1_bind(r, ngx_http_sandbox_v1_install_fields, &body,
+    if (ngx_http_sandbox_op_bind(r, ngx_http_sandbox_v1_install_fields, &body,
                                  &e)
         != 0
         || ngx_http_sandbox_v1_install_check(&body, &e) != 0)
@@ -115,8 +115,8 @@ ngx_http_sandbox_v1_install_check(const ngx_http_sandbox_v1_install_t *body,
     const char  *fault;
 
     if (body->manager.data != NULL
-        && !ngx_http_sandbox_v1_is(&body->manager, "pip")
-        && !ngx_http_sandbox_v1_is(&body->manager, "npm"))
+        && !ngx_http_sandbox_op_is(&body->manager, "pip")
+        && !ngx_http_sandbox_op_is(&body->manager, "npm"))
     {
         return sbx_error(e, 0, SBX_E_INVALID,
                          "/manager: must be \"pip\" or \"npm\"");

@@ -62,7 +62,7 @@ ngx_http_sandbox_v1_metrics(ngx_http_request_t *r)
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
     }
 
-    call = ngx_http_sandbox_v1_call(r, SBX_OP_METRICS, NULL, 0,
+    call = ngx_http_sandbox_op_call(r, SBX_OP_METRICS, NULL, 0,
                                     NGX_INVALID_FILE, m);
 
     if (call == NULL || ngx_http_sandbox_call_start(call) != NGX_OK) {
@@ -78,7 +78,7 @@ ngx_http_sandbox_v1_metrics(ngx_http_request_t *r)
 
     call->frame = ngx_http_sandbox_v1_metrics_frame;
     call->failed = ngx_http_sandbox_v1_metrics_failed;
-    ngx_http_sandbox_v1_watch(r);
+    ngx_http_sandbox_op_watch(r);
 
     return NGX_DONE;
 }
@@ -99,7 +99,7 @@ ngx_http_sandbox_v1_metrics_frame(ngx_http_sandbox_call_t *call,
 {
     ngx_int_t  rc;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -111,12 +111,12 @@ ngx_http_sandbox_v1_metrics_frame(ngx_http_sandbox_call_t *call,
     }
 
     if (frame->type == SBX_F_END) {
-        return ngx_http_sandbox_v1_finish(call,
+        return ngx_http_sandbox_op_finish(call,
                    ngx_http_sandbox_v1_metrics_send(call->request,
                                                     call->data));
     }
 
-    return ngx_http_sandbox_v1_broken(call, "a wrong frame for metrics");
+    return ngx_http_sandbox_op_broken(call, "a wrong frame for metrics");
 }
 
 
@@ -124,7 +124,7 @@ static void
 ngx_http_sandbox_v1_metrics_failed(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_error_e error)
 {
-    (void) ngx_http_sandbox_v1_finish(call,
+    (void) ngx_http_sandbox_op_finish(call,
                ngx_http_sandbox_v1_metrics_send(call->request, NULL));
 }
 

@@ -209,7 +209,7 @@ ngx_http_sandbox_v1_port(ngx_http_request_t *r)
 
     port->name.data = ngx_pnalloc(r->pool, sizeof("port 65535 of ")
                                            + ctx->session.len);
-    call = ngx_http_sandbox_v1_call(r, SBX_OP_PORT, NULL, 0, NGX_INVALID_FILE,
+    call = ngx_http_sandbox_op_call(r, SBX_OP_PORT, NULL, 0, NGX_INVALID_FILE,
                                     port);
 
     ngx_memzero(&ask, sizeof(sbx_f_port_t));
@@ -233,7 +233,7 @@ ngx_http_sandbox_v1_port(ngx_http_request_t *r)
     port->call = call;
     ctx->data = port;
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -285,14 +285,14 @@ ngx_http_sandbox_v1_port_frame(ngx_http_sandbox_call_t *call,
         }
     }
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
     }
 
     if (frame->type != SBX_F_SOCKET || fd == NGX_INVALID_FILE) {
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for a port");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for a port");
     }
 
     port->fd = fd;
@@ -312,7 +312,7 @@ ngx_http_sandbox_v1_port_refused(ngx_http_sandbox_call_t *call,
     port = call->data;
 
     if (error->err == ETIMEDOUT) {
-        return ngx_http_sandbox_v1_finish(call,
+        return ngx_http_sandbox_op_finish(call,
                   ngx_http_sandbox_problem(r,
                                            NGX_HTTP_SANDBOX_GATEWAY_TIMEOUT,
                                            "what listens on port %ui of the "
@@ -320,7 +320,7 @@ ngx_http_sandbox_v1_port_refused(ngx_http_sandbox_call_t *call,
                                            port->port));
     }
 
-    return ngx_http_sandbox_v1_finish(call,
+    return ngx_http_sandbox_op_finish(call,
               ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_BAD_GATEWAY,
                                        "nothing listens on port %ui of the "
                                        "session", port->port));
@@ -340,7 +340,7 @@ ngx_http_sandbox_v1_port_failed(ngx_http_sandbox_call_t *call,
         return;
     }
 
-    ngx_http_sandbox_v1_failed(call, error);
+    ngx_http_sandbox_op_failed(call, error);
 }
 
 
@@ -356,7 +356,7 @@ ngx_http_sandbox_v1_port_over(ngx_http_sandbox_call_t *call)
 
         call->request->main->count++;
 
-        return ngx_http_sandbox_v1_finish(call, NGX_ERROR);
+        return ngx_http_sandbox_op_finish(call, NGX_ERROR);
     }
 
     ngx_http_sandbox_call_close(call);
@@ -384,7 +384,7 @@ ngx_http_sandbox_v1_port_begin(ngx_http_sandbox_v1_port_t *port)
     if (ngx_http_upstream_create(r) != NGX_OK
         || ngx_http_sandbox_body_own(r) != NGX_OK)
     {
-        return ngx_http_sandbox_v1_finish(port->call,
+        return ngx_http_sandbox_op_finish(port->call,
                                           NGX_HTTP_INTERNAL_SERVER_ERROR);
     }
 
@@ -414,7 +414,7 @@ ngx_http_sandbox_v1_port_begin(ngx_http_sandbox_v1_port_t *port)
 
     if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
         r->main->count++;
-        return ngx_http_sandbox_v1_finish(port->call, rc);
+        return ngx_http_sandbox_op_finish(port->call, rc);
     }
 
     /* the request may be gone */

@@ -229,7 +229,7 @@ ngx_http_sandbox_v1_port_check(ngx_http_sandbox_v1_port_t *port,
 
     if (!modern
         && (upgrade.len != 0
-            || ngx_http_sandbox_v1_header(r, "sec-websocket-version",
+            || ngx_http_sandbox_op_header(r, "sec-websocket-version",
                                           &version) != NGX_DECLINED))
     {
         (void) sbx_error(e, 0, SBX_E_INVALID,
@@ -463,7 +463,7 @@ ngx_http_sandbox_v1_port_pass(ngx_http_sandbox_v1_port_t *port, u_char *p)
 
     /* what the caller means for the program, and says so */
 
-    if (ngx_http_sandbox_v1_header(port->request, "x-port-authorization",
+    if (ngx_http_sandbox_op_header(port->request, "x-port-authorization",
                                    &asked)
         == NGX_OK)
     {

@@ -69,7 +69,7 @@ ngx_http_sandbox_v1_process_call(ngx_http_request_t *r,
 {
     ngx_http_sandbox_call_t  *call;
 
-    call = ngx_http_sandbox_v1_call(r, SBX_OP_PROCESS, NULL, 0,
+    call = ngx_http_sandbox_op_call(r, SBX_OP_PROCESS, NULL, 0,
                                     NGX_INVALID_FILE, data);
 
     if (call == NULL
@@ -142,7 +142,7 @@ ngx_http_sandbox_v1_processes_ask(ngx_http_request_t *r,
         call->frame = ngx_http_sandbox_v1_processes_frame;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -155,7 +155,7 @@ ngx_http_sandbox_v1_processes_frame(ngx_http_sandbox_call_t *call,
 
     processes = call->data;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -171,20 +171,20 @@ ngx_http_sandbox_v1_processes_frame(ngx_http_sandbox_call_t *call,
             return NGX_OK;
         }
 
-        return ngx_http_sandbox_v1_broken(call, "a process that cannot be");
+        return ngx_http_sandbox_op_broken(call, "a process that cannot be");
     }
 
     if (frame->type != SBX_F_END
         || (!processes->list && processes->count != 1))
     {
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for process");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for process");
     }
 
     if (processes->list) {
         ngx_http_sandbox_json_raw(&processes->json, "]}");
     }
 
-    return ngx_http_sandbox_v1_finish(call,
+    return ngx_http_sandbox_op_finish(call,
                ngx_http_sandbox_json_send(call->request, NGX_HTTP_OK,
                                           &processes->json));
 }
@@ -219,9 +219,9 @@ ngx_http_sandbox_v1_cwd_json(ngx_http_sandbox_json_t *j, const char *cwd,
     size_t len)
 {
     size_t  n;
-    u_char  path[sizeof(NGX_HTTP_SANDBOX_V1_WORKSPACE) + SBX_PATH_MAX];
+    u_char  path[sizeof(NGX_HTTP_SANDBOX_OP_WORKSPACE) + SBX_PATH_MAX];
 
-    static const char  workspace[] = NGX_HTTP_SANDBOX_V1_WORKSPACE "/";
+    static const char  workspace[] = NGX_HTTP_SANDBOX_OP_WORKSPACE "/";
 
     n = 0;
 
@@ -338,18 +338,18 @@ ngx_http_sandbox_v1_process_output(ngx_http_request_t *r)
     ngx_str_set(&encoding, "utf-8");
 
     if (ngx_http_sandbox_v1_process_pid(r, &process, &e) != 0
-        || ngx_http_sandbox_v1_number(r, "stdout_from", 0, INT64_MAX,
+        || ngx_http_sandbox_op_number(r, "stdout_from", 0, INT64_MAX,
                                       &process.from[0], &e) != 0
-        || ngx_http_sandbox_v1_number(r, "stderr_from", 0, INT64_MAX,
+        || ngx_http_sandbox_op_number(r, "stderr_from", 0, INT64_MAX,
                                       &process.from[1], &e) != 0
-        || ngx_http_sandbox_v1_string(r, "encoding", &encoding, &e) != 0)
+        || ngx_http_sandbox_op_string(r, "encoding", &encoding, &e) != 0)
     {
         return ngx_http_sandbox_problem_core(r, &e);
     }
 
-    command->base64 = ngx_http_sandbox_v1_is(&encoding, "base64");
+    command->base64 = ngx_http_sandbox_op_is(&encoding, "base64");
 
-    if (!command->base64 && !ngx_http_sandbox_v1_is(&encoding, "utf-8")) {
+    if (!command->base64 && !ngx_http_sandbox_op_is(&encoding, "utf-8")) {
         (void) sbx_error(&e, 0, SBX_E_INVALID,
                          "encoding must be \"utf-8\" or \"base64\"");
         return ngx_http_sandbox_problem_core(r, &e);
@@ -374,7 +374,7 @@ ngx_http_sandbox_v1_process_output(ngx_http_request_t *r)
     command->stream->data = command;
     call->frame = ngx_http_sandbox_v1_process_output_frame;
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -384,7 +384,7 @@ ngx_http_sandbox_v1_process_output_frame(ngx_http_sandbox_call_t *call,
 {
     ngx_int_t  rc;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -397,13 +397,13 @@ ngx_http_sandbox_v1_process_output_frame(ngx_http_sandbox_call_t *call,
         call->timeout = 0;
 
     } else if (!call->request->header_sent || frame->type == SBX_F_STARTED) {
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for output");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for output");
     }
 
     rc = ngx_http_sandbox_v1_exec_follow(call, frame, payload);
 
     return (rc == NGX_DECLINED)
-           ? ngx_http_sandbox_v1_broken(call, "a wrong frame for output")
+           ? ngx_http_sandbox_op_broken(call, "a wrong frame for output")
            : rc;
 }
 
@@ -467,7 +467,7 @@ ngx_http_sandbox_v1_process_resize(ngx_http_request_t *r)
     process.verb = SBX_PROCESS_RESIZE;
 
     if (ngx_http_sandbox_v1_process_pid(r, &process, &e) != 0
-        || ngx_http_sandbox_v1_bind(r, fields, &size, &e) != 0)
+        || ngx_http_sandbox_op_bind(r, fields, &size, &e) != 0)
     {
         return ngx_http_sandbox_problem_core(r, &e);
     }
@@ -488,10 +488,10 @@ ngx_http_sandbox_v1_process_act(ngx_http_request_t *r,
     call = ngx_http_sandbox_v1_process_call(r, process, NULL);
 
     if (call != NULL) {
-        call->frame = ngx_http_sandbox_v1_end_frame;
+        call->frame = ngx_http_sandbox_op_end_frame;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -504,18 +504,18 @@ ngx_http_sandbox_v1_cancel(ngx_http_request_t *r)
     sbx_error_t               e;
     ngx_http_sandbox_call_t  *call;
 
-    if (ngx_http_sandbox_v1_bind_none(r, &e) != 0) {
+    if (ngx_http_sandbox_op_bind_none(r, &e) != 0) {
         return ngx_http_sandbox_problem_core(r, &e);
     }
 
-    call = ngx_http_sandbox_v1_call(r, SBX_OP_CANCEL, NULL, 0,
+    call = ngx_http_sandbox_op_call(r, SBX_OP_CANCEL, NULL, 0,
                                     NGX_INVALID_FILE, NULL);
 
     if (call != NULL) {
         call->frame = ngx_http_sandbox_v1_cancel_frame;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -527,14 +527,14 @@ ngx_http_sandbox_v1_cancel_frame(ngx_http_sandbox_call_t *call,
     sbx_f_end_t              end;
     ngx_http_sandbox_json_t  j;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
     }
 
     if (frame->type != SBX_F_END) {
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for cancel");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for cancel");
     }
 
     ngx_memcpy(&end, payload, sizeof(sbx_f_end_t));
@@ -544,6 +544,6 @@ ngx_http_sandbox_v1_cancel_frame(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_json_int(&j, (int64_t) end.count);
     ngx_http_sandbox_json_raw(&j, "}");
 
-    return ngx_http_sandbox_v1_finish(call,
+    return ngx_http_sandbox_op_finish(call,
                ngx_http_sandbox_json_send(call->request, NGX_HTTP_OK, &j));
 }

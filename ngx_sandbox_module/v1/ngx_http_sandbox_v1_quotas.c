@@ -50,7 +50,7 @@ ngx_http_sandbox_v1_quota_list(ngx_http_request_t *r)
     ngx_http_sandbox_json_init(&list->json, r->pool);
     ngx_http_sandbox_json_raw(&list->json, "{\"quotas\":[");
 
-    call = ngx_http_sandbox_v1_call(r, SBX_OP_QUOTA_LIST, &ask,
+    call = ngx_http_sandbox_op_call(r, SBX_OP_QUOTA_LIST, &ask,
                                     sizeof(sbx_quota_list_t),
                                     NGX_INVALID_FILE, list);
 
@@ -58,7 +58,7 @@ ngx_http_sandbox_v1_quota_list(ngx_http_request_t *r)
         call->frame = ngx_http_sandbox_v1_quotas_frame;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -76,9 +76,9 @@ ngx_http_sandbox_v1_quotas_query(ngx_http_request_t *r,
     ngx_str_null(&cursor);
     limit = NGX_HTTP_SANDBOX_V1_QUOTAS;
 
-    if (ngx_http_sandbox_v1_string(r, "tenant_id", &tenant, e) != 0
-        || ngx_http_sandbox_v1_string(r, "cursor", &cursor, e) != 0
-        || ngx_http_sandbox_v1_number(r, "limit", 1, SBX_QUOTA_PAGE, &limit,
+    if (ngx_http_sandbox_op_string(r, "tenant_id", &tenant, e) != 0
+        || ngx_http_sandbox_op_string(r, "cursor", &cursor, e) != 0
+        || ngx_http_sandbox_op_number(r, "limit", 1, SBX_QUOTA_PAGE, &limit,
                                       e)
            != 0)
     {
@@ -151,7 +151,7 @@ ngx_http_sandbox_v1_quotas_frame(ngx_http_sandbox_call_t *call,
     sbx_f_end_t                    end;
     ngx_http_sandbox_v1_quotas_t  *list;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -182,7 +182,7 @@ ngx_http_sandbox_v1_quotas_frame(ngx_http_sandbox_call_t *call,
         break;
     }
 
-    return ngx_http_sandbox_v1_broken(call, "a wrong frame for quotas");
+    return ngx_http_sandbox_op_broken(call, "a wrong frame for quotas");
 }
 
 
@@ -214,6 +214,6 @@ ngx_http_sandbox_v1_quotas_end(ngx_http_sandbox_call_t *call,
         ngx_http_sandbox_json_raw(&list->json, "\"}");
     }
 
-    return ngx_http_sandbox_v1_finish(call,
+    return ngx_http_sandbox_op_finish(call,
                 ngx_http_sandbox_json_send(r, NGX_HTTP_OK, &list->json));
 }

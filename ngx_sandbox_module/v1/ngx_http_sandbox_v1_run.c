@@ -25,7 +25,7 @@
 /* The fields of a create come first, at the same offsets. */
 
 typedef struct {
-    ngx_http_sandbox_v1_create_t    create;
+    ngx_http_sandbox_op_create_t    create;
     sbx_json_map_t                  files;
     sbx_json_map_t                  files_base64;
     sbx_json_objects_t              steps;
@@ -46,7 +46,7 @@ typedef struct {
 typedef struct {
     ngx_http_request_t             *request;
     ngx_http_sandbox_call_t        *tie;          /* the CREATE */
-    ngx_http_sandbox_v1_session_t   session;
+    ngx_http_sandbox_op_session_t   session;
     ngx_http_sandbox_v1_run_file_t *files;
     ngx_http_sandbox_v1_run_step_t *steps;
     ngx_uint_t                      nfiles;
@@ -148,7 +148,7 @@ ngx_http_sandbox_v1_run(ngx_http_request_t *r)
                                          &body.files_base64, 1, &e)
            != 0
         || ngx_http_sandbox_v1_run_steps(run, &body.steps, &e) != 0
-        || ngx_http_sandbox_v1_create_call(r, &body.create, SBX_CREATE_TIED,
+        || ngx_http_sandbox_op_create_call(r, &body.create, SBX_CREATE_TIED,
                                            run, &run->tie, &e)
            != 0)
     {
@@ -161,7 +161,7 @@ ngx_http_sandbox_v1_run(ngx_http_request_t *r)
     run->tie->frame = ngx_http_sandbox_v1_run_tie_frame;
     run->tie->failed = ngx_http_sandbox_v1_run_tie_failed;
 
-    return ngx_http_sandbox_v1_start(r, run->tie);
+    return ngx_http_sandbox_op_start(r, run->tie);
 }
 
 
@@ -185,19 +185,19 @@ ngx_http_sandbox_v1_run_bind(ngx_http_request_t *r,
         fields[n + i] = ngx_http_sandbox_v1_run_fields[i];
     }
 
-    if (ngx_http_sandbox_v1_bind(r, fields, body, e) != 0) {
+    if (ngx_http_sandbox_op_bind(r, fields, body, e) != 0) {
         return -1;
     }
 
     if (body->create.manifest.on_timeout.data != NULL
-        && ngx_http_sandbox_v1_is(&body->create.manifest.on_timeout, "pause"))
+        && ngx_http_sandbox_op_is(&body->create.manifest.on_timeout, "pause"))
     {
         return sbx_error(e, 0, SBX_E_MANIFEST,
                          "/manifest/on_timeout: a run's session ends with it "
                          "and is never paused");
     }
 
-    if (ngx_http_sandbox_v1_header(r, "idempotency-key", &key)
+    if (ngx_http_sandbox_op_header(r, "idempotency-key", &key)
         != NGX_DECLINED)
     {
         return sbx_error(e, 0, SBX_E_INVALID,
@@ -375,13 +375,13 @@ ngx_http_sandbox_v1_run_tie_frame(ngx_http_sandbox_call_t *call,
         return NGX_DONE;
     }
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
     }
 
-    rc = ngx_http_sandbox_v1_session_frame(call->request, &run->session,
+    rc = ngx_http_sandbox_op_session_frame(call->request, &run->session,
                                            frame, payload);
 
     if (rc == NGX_AGAIN) {
@@ -389,10 +389,10 @@ ngx_http_sandbox_v1_run_tie_frame(ngx_http_sandbox_call_t *call,
     }
 
     if (rc != NGX_OK
-        || ngx_http_sandbox_v1_session_note(call->request, &run->session)
+        || ngx_http_sandbox_op_session_note(call->request, &run->session)
            != NGX_OK)
     {
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for create");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for create");
     }
 
     run->created = 1;
@@ -412,7 +412,7 @@ ngx_http_sandbox_v1_run_tie_failed(ngx_http_sandbox_call_t *call,
     run = call->data;
 
     if (!run->created) {
-        ngx_http_sandbox_v1_failed(call, error);
+        ngx_http_sandbox_op_failed(call, error);
     }
 
     /* the broker has gone, and its successor ends what was tied to it; what
@@ -447,7 +447,7 @@ ngx_http_sandbox_v1_run_next(ngx_http_sandbox_v1_run_t *run,
             call = ngx_http_sandbox_v1_run_step(run);
 
         } else {
-            call = ngx_http_sandbox_v1_call(run->request, SBX_OP_DESTROY,
+            call = ngx_http_sandbox_op_call(run->request, SBX_OP_DESTROY,
                                             NULL, 0, NGX_INVALID_FILE, run);
 
             if (call != NULL) {
@@ -528,7 +528,7 @@ ngx_http_sandbox_v1_run_file_frame(ngx_http_sandbox_call_t *call,
                                              &file->name);
     }
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -540,7 +540,7 @@ ngx_http_sandbox_v1_run_file_frame(ngx_http_sandbox_call_t *call,
     }
 
     if (frame->type != SBX_F_READY) {
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for upload");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for upload");
     }
 
     if ((file->bytes.len != 0
@@ -550,7 +550,7 @@ ngx_http_sandbox_v1_run_file_frame(ngx_http_sandbox_call_t *call,
             != NGX_OK)
         || ngx_http_sandbox_call_queue(call, SBX_F_DATA, NULL, 0) != NGX_OK)
     {
-        return ngx_http_sandbox_v1_broken(call, "more than memory holds");
+        return ngx_http_sandbox_op_broken(call, "more than memory holds");
     }
 
     return NGX_OK;
@@ -602,7 +602,7 @@ ngx_http_sandbox_v1_run_step_frame(ngx_http_sandbox_call_t *call,
                                              &key);
     }
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -621,14 +621,14 @@ ngx_http_sandbox_v1_run_step_frame(ngx_http_sandbox_call_t *call,
                                     payload, frame->length);
 
         return (rc == NGX_OK) ? NGX_OK
-               : ngx_http_sandbox_v1_broken(call, "more than memory holds");
+               : ngx_http_sandbox_op_broken(call, "more than memory holds");
 
     case SBX_F_EXIT:
         ngx_memcpy(&end, payload, sizeof(sbx_f_exit_t));
         return ngx_http_sandbox_v1_run_exit(run, call, &end);
 
     default:
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for exec");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for exec");
     }
 }
 
@@ -658,7 +658,7 @@ ngx_http_sandbox_v1_run_exit(ngx_http_sandbox_v1_run_t *run,
     before = *ctx;
 
     if (ngx_http_sandbox_v1_exec_note(call->request, end) != NGX_OK) {
-        return ngx_http_sandbox_v1_broken(call, "an end that cannot be");
+        return ngx_http_sandbox_op_broken(call, "an end that cannot be");
     }
 
     step = *ctx;
@@ -718,7 +718,7 @@ ngx_http_sandbox_v1_run_end_frame(ngx_http_sandbox_call_t *call,
             (void) ngx_close_file(fd);
         }
 
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for destroy");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for destroy");
     }
 
     return ngx_http_sandbox_v1_run_answer(run, call);
@@ -731,7 +731,7 @@ static void
 ngx_http_sandbox_v1_run_failed(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_error_e error)
 {
-    ngx_http_sandbox_v1_failed(call, error);
+    ngx_http_sandbox_op_failed(call, error);
 }
 
 
@@ -749,7 +749,7 @@ ngx_http_sandbox_v1_run_error(ngx_http_sandbox_v1_run_t *run,
     run->error.text[sizeof(run->error.text) - 1] = '\0';
 
     if (run->error.code == SBX_OK) {
-        return ngx_http_sandbox_v1_broken(call, "an error that is none");
+        return ngx_http_sandbox_op_broken(call, "an error that is none");
     }
 
     (void) sbx_json_refuse(&e, base, key, run->error.text);
@@ -780,5 +780,5 @@ ngx_http_sandbox_v1_run_answer(ngx_http_sandbox_v1_run_t *run,
         rc = ngx_http_sandbox_json_send(r, NGX_HTTP_OK, &run->json);
     }
 
-    return ngx_http_sandbox_v1_finish(call, rc);
+    return ngx_http_sandbox_op_finish(call, rc);
 }

@@ -75,14 +75,14 @@ ngx_http_sandbox_v1_service(ngx_http_request_t *r, sbx_op_t op,
 
     ngx_http_sandbox_json_init(&service->json, r->pool);
 
-    call = ngx_http_sandbox_v1_call(r, op, NULL, 0, NGX_INVALID_FILE,
+    call = ngx_http_sandbox_op_call(r, op, NULL, 0, NGX_INVALID_FILE,
                                     service);
 
     if (call != NULL) {
         call->frame = frame;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -96,7 +96,7 @@ ngx_http_sandbox_v1_health_frame(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_json_t        *j;
     ngx_http_sandbox_v1_service_t  *service;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -107,12 +107,12 @@ ngx_http_sandbox_v1_health_frame(ngx_http_sandbox_call_t *call,
     j = &service->json;
 
     if (frame->type == SBX_F_END && service->n == 1) {
-        return ngx_http_sandbox_v1_finish(call,
+        return ngx_http_sandbox_op_finish(call,
                            ngx_http_sandbox_json_send(r, NGX_HTTP_OK, j));
     }
 
     if (frame->type != SBX_F_HEALTH || service->n != 0) {
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for health");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for health");
     }
 
     ngx_memcpy(&health, payload, sizeof(sbx_f_health_t));
@@ -120,7 +120,7 @@ ngx_http_sandbox_v1_health_frame(ngx_http_sandbox_call_t *call,
     if (!health.ok) {
         health.text[sizeof(health.text) - 1] = '\0';
 
-        return ngx_http_sandbox_v1_finish(call,
+        return ngx_http_sandbox_op_finish(call,
                    ngx_http_sandbox_problem(r,
                                          NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE,
                                          health.text[0] ? "%s" : NULL,
@@ -159,7 +159,7 @@ ngx_http_sandbox_v1_doctor_frame(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_json_t        *j;
     ngx_http_sandbox_v1_service_t  *service;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -174,32 +174,32 @@ ngx_http_sandbox_v1_doctor_frame(ngx_http_sandbox_call_t *call,
         ngx_http_sandbox_json_bool(j, service->faulty == 0);
         ngx_http_sandbox_json_raw(j, "}");
 
-        return ngx_http_sandbox_v1_finish(call,
+        return ngx_http_sandbox_op_finish(call,
                 ngx_http_sandbox_json_send(call->request, NGX_HTTP_OK, j));
     }
 
     if (frame->type != SBX_F_CHECK) {
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for doctor");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for doctor");
     }
 
     ngx_memcpy(&check, payload, sizeof(sbx_f_check_t));
 
     ngx_http_sandbox_json_raw(j, service->n++ ? "," : "{\"checks\":[");
     ngx_http_sandbox_json_raw(j, "{\"name\":");
-    ngx_http_sandbox_v1_array(j, check.name);
+    ngx_http_sandbox_op_array(j, check.name);
     ngx_http_sandbox_json_raw(j, ",\"ok\":");
     ngx_http_sandbox_json_bool(j, check.ok != 0);
     ngx_http_sandbox_json_raw(j, ",\"required\":");
     ngx_http_sandbox_json_bool(j, check.required != 0);
     ngx_http_sandbox_json_raw(j, ",\"found\":");
-    ngx_http_sandbox_v1_array(j, check.found);
+    ngx_http_sandbox_op_array(j, check.found);
     ngx_http_sandbox_json_raw(j, ",\"mend\":");
 
     if (check.mend[0] == '\0') {
         ngx_http_sandbox_json_raw(j, "null");
 
     } else {
-        ngx_http_sandbox_v1_array(j, check.mend);
+        ngx_http_sandbox_op_array(j, check.mend);
     }
 
     ngx_http_sandbox_json_raw(j, "}");
@@ -221,7 +221,7 @@ ngx_http_sandbox_v1_capabilities_frame(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_json_t        *j;
     ngx_http_sandbox_v1_service_t  *service;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -233,27 +233,27 @@ ngx_http_sandbox_v1_capabilities_frame(ngx_http_sandbox_call_t *call,
     if (frame->type == SBX_F_END) {
         ngx_http_sandbox_json_raw(j, service->n ? "}" : "{}");
 
-        return ngx_http_sandbox_v1_finish(call,
+        return ngx_http_sandbox_op_finish(call,
                 ngx_http_sandbox_json_send(call->request, NGX_HTTP_OK, j));
     }
 
     if (frame->type != SBX_F_CAPABILITY) {
-        return ngx_http_sandbox_v1_broken(call,
+        return ngx_http_sandbox_op_broken(call,
                                           "a wrong frame for capabilities");
     }
 
     ngx_memcpy(&capability, payload, sizeof(sbx_f_capability_t));
 
     ngx_http_sandbox_json_raw(j, service->n++ ? "," : "{");
-    ngx_http_sandbox_v1_array(j, capability.name);
+    ngx_http_sandbox_op_array(j, capability.name);
     ngx_http_sandbox_json_raw(j, ":{\"enforced\":");
     ngx_http_sandbox_json_bool(j, capability.enforced != 0);
     ngx_http_sandbox_json_raw(j, ",\"by\":");
-    ngx_http_sandbox_v1_array(j, capability.by);
+    ngx_http_sandbox_op_array(j, capability.by);
 
     if (capability.mend[0] != '\0') {
         ngx_http_sandbox_json_raw(j, ",\"mend\":");
-        ngx_http_sandbox_v1_array(j, capability.mend);
+        ngx_http_sandbox_op_array(j, capability.mend);
     }
 
     ngx_http_sandbox_json_raw(j, "}");
@@ -305,7 +305,7 @@ ngx_http_sandbox_v1_templates_frame(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_json_t        *j;
     ngx_http_sandbox_v1_service_t  *service;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -318,12 +318,12 @@ ngx_http_sandbox_v1_templates_frame(ngx_http_sandbox_call_t *call,
         ngx_http_sandbox_v1_templates_more(call->request, service);
         ngx_http_sandbox_json_raw(j, service->n ? "]}" : "{\"templates\":[]}");
 
-        return ngx_http_sandbox_v1_finish(call,
+        return ngx_http_sandbox_op_finish(call,
                 ngx_http_sandbox_json_send(call->request, NGX_HTTP_OK, j));
     }
 
     if (frame->type != SBX_F_TEMPLATE) {
-        return ngx_http_sandbox_v1_broken(call,
+        return ngx_http_sandbox_op_broken(call,
                                           "a wrong frame for templates");
     }
 
@@ -331,18 +331,18 @@ ngx_http_sandbox_v1_templates_frame(ngx_http_sandbox_call_t *call,
 
     ngx_http_sandbox_json_raw(j, service->n++ ? "," : "{\"templates\":[");
     ngx_http_sandbox_json_raw(j, "{\"name\":");
-    ngx_http_sandbox_v1_array(j, template.name);
+    ngx_http_sandbox_op_array(j, template.name);
     ngx_http_sandbox_json_raw(j, ",\"alias\":");
 
     if (template.alias[0] == '\0') {
         ngx_http_sandbox_json_raw(j, "null");
 
     } else {
-        ngx_http_sandbox_v1_array(j, template.alias);
+        ngx_http_sandbox_op_array(j, template.alias);
     }
 
     ngx_http_sandbox_json_raw(j, ",\"description\":");
-    ngx_http_sandbox_v1_array(j, template.description);
+    ngx_http_sandbox_op_array(j, template.description);
     ngx_http_sandbox_json_raw(j, "}");
 
     return NGX_OK;

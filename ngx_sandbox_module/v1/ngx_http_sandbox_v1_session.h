@@ -1,63 +1,22 @@
 /*
- * A session as the broker tells it, and as the API prints it.
+ * A session as the API prints it.
  */
 
 #ifndef _NGX_HTTP_SANDBOX_V1_SESSION_H_INCLUDED_
 #define _NGX_HTTP_SANDBOX_V1_SESSION_H_INCLUDED_
 
 
+#include "ngx_http_sandbox_op_session.h"
 #include "ngx_http_sandbox_v1.h"
 
 
-/* Gathers a SESSION frame and the META frames after it. */
-
-typedef struct {
-    sbx_f_session_t   session;
-    u_char           *meta;       /* room for SBX_META_MAX, once needed */
-    size_t            meta_len;
-    ngx_uint_t        there;      /* a SESSION frame has come */
-} ngx_http_sandbox_v1_session_t;
-
-
-/* Asks for the session that the request names; frame() takes the answer. */
-ngx_int_t ngx_http_sandbox_v1_session_ask(ngx_http_request_t *r,
-    ngx_int_t (*frame)(ngx_http_sandbox_call_t *call,
-    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd));
-
-/*
- * What frame() begins with where call->data gathers a session.
- * NGX_DECLINED: that is whole, and the frame is the call's last; anything
- * else is to be returned.
- */
-ngx_int_t ngx_http_sandbox_v1_session_part(ngx_http_sandbox_call_t *call,
-    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd);
-
-/*
- * NGX_OK: the session is whole; NGX_AGAIN: more META frames are to come;
- * NGX_DECLINED: the frame does not belong here; NGX_ERROR: out of memory.
- */
-ngx_int_t ngx_http_sandbox_v1_session_frame(ngx_http_request_t *r,
-    ngx_http_sandbox_v1_session_t *s, const sbx_frame_t *frame,
-    const u_char *payload);
-
 void ngx_http_sandbox_v1_session_json(ngx_http_sandbox_json_t *j,
-    const ngx_http_sandbox_v1_session_t *s);
+    const ngx_http_sandbox_op_session_t *s);
 
 /* Answers 200 with the one session that a call tells; data is a
- * ngx_http_sandbox_v1_session_t. */
+ * ngx_http_sandbox_op_session_t. */
 ngx_int_t ngx_http_sandbox_v1_get_frame(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd);
-
-/* For the log variables. */
-ngx_int_t ngx_http_sandbox_v1_session_note(ngx_http_request_t *r,
-    const ngx_http_sandbox_v1_session_t *s);
-
-/* What a session has whose manifest and template say nothing of it. */
-#define NGX_HTTP_SANDBOX_V1_CAPABILITIES                                      \
-    (SBX_CAP_SHELL|SBX_CAP_FILES|SBX_CAP_CODE)
-
-/* The bit of a capability's word, 0 if there is none. */
-uint32_t ngx_http_sandbox_v1_capability(const sbx_json_str_t *word);
 
 
 #endif /* _NGX_HTTP_SANDBOX_V1_SESSION_H_INCLUDED_ */

@@ -16,7 +16,7 @@ typedef struct {
 
 
 typedef struct {
-    ngx_http_sandbox_v1_session_t   session;      /* the one being read */
+    ngx_http_sandbox_op_session_t   session;      /* the one being read */
     ngx_http_sandbox_json_t         json;
     uint64_t                        limit;
     uint64_t                        count;
@@ -49,7 +49,7 @@ static ngx_int_t ngx_http_sandbox_v1_list_match(ngx_http_request_t *r,
 ngx_int_t
 ngx_http_sandbox_v1_get(ngx_http_request_t *r)
 {
-    return ngx_http_sandbox_v1_session_ask(r,
+    return ngx_http_sandbox_op_session_ask(r,
                                        ngx_http_sandbox_v1_get_frame);
 }
 
@@ -61,9 +61,9 @@ ngx_http_sandbox_v1_get_frame(ngx_http_sandbox_call_t *call,
     ngx_int_t                       rc;
     ngx_http_request_t             *r;
     ngx_http_sandbox_json_t         j;
-    ngx_http_sandbox_v1_session_t  *session;
+    ngx_http_sandbox_op_session_t  *session;
 
-    rc = ngx_http_sandbox_v1_session_part(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_session_part(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -72,14 +72,14 @@ ngx_http_sandbox_v1_get_frame(ngx_http_sandbox_call_t *call,
     r = call->request;
     session = call->data;
 
-    if (ngx_http_sandbox_v1_session_note(r, session) != NGX_OK) {
-        return ngx_http_sandbox_v1_broken(call, "more than memory holds");
+    if (ngx_http_sandbox_op_session_note(r, session) != NGX_OK) {
+        return ngx_http_sandbox_op_broken(call, "more than memory holds");
     }
 
     ngx_http_sandbox_json_init(&j, r->pool);
     ngx_http_sandbox_v1_session_json(&j, session);
 
-    return ngx_http_sandbox_v1_finish(call,
+    return ngx_http_sandbox_op_finish(call,
                              ngx_http_sandbox_json_send(r, NGX_HTTP_OK, &j));
 }
 
@@ -96,21 +96,21 @@ ngx_http_sandbox_v1_destroy(ngx_http_request_t *r)
     }
 
     if (end.grace == 0) {
-        call = ngx_http_sandbox_v1_call(r, SBX_OP_DESTROY, NULL, 0,
+        call = ngx_http_sandbox_op_call(r, SBX_OP_DESTROY, NULL, 0,
                                         NGX_INVALID_FILE, NULL);
 
     } else {
-        call = ngx_http_sandbox_v1_call(r, SBX_OP_END, &end,
+        call = ngx_http_sandbox_op_call(r, SBX_OP_END, &end,
                                         sizeof(sbx_end_t), NGX_INVALID_FILE,
                                         NULL);
     }
 
     if (call != NULL) {
-        call->frame = ngx_http_sandbox_v1_end_frame;
+        call->frame = ngx_http_sandbox_op_end_frame;
         call->timeout += (ngx_msec_t) end.grace;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -126,11 +126,11 @@ ngx_http_sandbox_v1_grace(ngx_http_request_t *r, uint64_t *grace,
     *grace = 0;
     ngx_str_null(&text);
 
-    if (ngx_http_sandbox_v1_string(r, "grace_s", &text, e) != 0) {
+    if (ngx_http_sandbox_op_string(r, "grace_s", &text, e) != 0) {
         return -1;
     }
 
-    if (text.data == NULL || ngx_http_sandbox_v1_is(&text, "0")) {
+    if (text.data == NULL || ngx_http_sandbox_op_is(&text, "0")) {
         return 0;
     }
 
@@ -179,7 +179,7 @@ ngx_http_sandbox_v1_list(ngx_http_request_t *r)
         return ngx_http_sandbox_json_send(r, NGX_HTTP_OK, &list->json);
     }
 
-    call = ngx_http_sandbox_v1_call(r, SBX_OP_LIST, ask, sizeof(sbx_list_t),
+    call = ngx_http_sandbox_op_call(r, SBX_OP_LIST, ask, sizeof(sbx_list_t),
                                     NGX_INVALID_FILE, list);
 
     if (call != NULL) {
@@ -198,7 +198,7 @@ ngx_http_sandbox_v1_list(ngx_http_request_t *r)
         }
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -210,7 +210,7 @@ ngx_http_sandbox_v1_list_name(ngx_http_request_t *r, const char *name,
 {
     ngx_str_null(value);
 
-    if (ngx_http_sandbox_v1_string(r, name, value, e) != 0) {
+    if (ngx_http_sandbox_op_string(r, name, value, e) != 0) {
         return -1;
     }
 
@@ -248,10 +248,10 @@ ngx_http_sandbox_v1_list_query(ngx_http_request_t *r,
 
     if (status.len != 0) {
 
-        if (ngx_http_sandbox_v1_is(&status, "running")) {
+        if (ngx_http_sandbox_op_is(&status, "running")) {
             ask->status = SBX_STATUS_RUNNING + 1;
 
-        } else if (ngx_http_sandbox_v1_is(&status, "paused")) {
+        } else if (ngx_http_sandbox_op_is(&status, "paused")) {
             ask->status = SBX_STATUS_PAUSED + 1;
 
         } else {
@@ -262,7 +262,7 @@ ngx_http_sandbox_v1_list_query(ngx_http_request_t *r,
 
     list->limit = NGX_HTTP_SANDBOX_V1_PAGE;
 
-    if (ngx_http_sandbox_v1_number(r, "limit", 1,
+    if (ngx_http_sandbox_op_number(r, "limit", 1,
                                    NGX_HTTP_SANDBOX_V1_PAGE_MAX, &list->limit,
                                    e)
         != 0)
@@ -290,7 +290,7 @@ ngx_http_sandbox_v1_list_cursor(ngx_http_request_t *r, sbx_list_t *ask,
 
     ngx_str_null(&cursor);
 
-    if (ngx_http_sandbox_v1_string(r, "cursor", &cursor, e) != 0) {
+    if (ngx_http_sandbox_op_string(r, "cursor", &cursor, e) != 0) {
         return -1;
     }
 
@@ -404,7 +404,7 @@ ngx_http_sandbox_v1_list_frame(ngx_http_sandbox_call_t *call,
     sbx_f_end_t                  end;
     ngx_http_sandbox_v1_list_t  *list;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -418,7 +418,7 @@ ngx_http_sandbox_v1_list_frame(ngx_http_sandbox_call_t *call,
                                             0);
     }
 
-    switch (ngx_http_sandbox_v1_session_frame(call->request, &list->session,
+    switch (ngx_http_sandbox_op_session_frame(call->request, &list->session,
                                               frame, payload))
     {
     case NGX_OK:
@@ -428,7 +428,7 @@ ngx_http_sandbox_v1_list_frame(ngx_http_sandbox_call_t *call,
         return NGX_OK;
 
     default:
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for list");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for list");
     }
 }
 
@@ -449,7 +449,7 @@ ngx_http_sandbox_v1_list_add(ngx_http_sandbox_call_t *call)
     rc = ngx_http_sandbox_v1_list_match(call->request, list);
 
     if (rc == NGX_ERROR) {
-        return ngx_http_sandbox_v1_broken(call, "metadata that is not JSON");
+        return ngx_http_sandbox_op_broken(call, "metadata that is not JSON");
     }
 
     if (rc != NGX_OK) {
@@ -477,7 +477,7 @@ ngx_http_sandbox_v1_list_add(ngx_http_sandbox_call_t *call)
 
 static ngx_int_t
 ngx_http_sandbox_v1_list_metadata(ngx_pool_t *pool,
-    const ngx_http_sandbox_v1_session_t *session, sbx_json_map_t *map)
+    const ngx_http_sandbox_op_session_t *session, sbx_json_map_t *map)
 {
     u_char            *text, *p;
     size_t             len;
@@ -506,7 +506,7 @@ ngx_http_sandbox_v1_list_metadata(ngx_pool_t *pool,
     p = ngx_cpymem(p, session->meta, session->meta_len);
     *p = '}';
 
-    alloc = ngx_http_sandbox_v1_allocator(pool);
+    alloc = ngx_http_sandbox_op_allocator(pool);
 
     return sbx_json_bind(text, len, fields, map, &alloc, &e) == 0 ? NGX_OK
                                                                   : NGX_ERROR;

@@ -137,7 +137,7 @@ ngx_http_sandbox_v1_signal_bind(ngx_pool_t *pool, const ngx_str_t *text,
     };
 
     ngx_memzero(signal, sizeof(ngx_http_sandbox_v1_signal_t));
-    alloc = ngx_http_sandbox_v1_allocator(pool);
+    alloc = ngx_http_sandbox_op_allocator(pool);
 
     if (sbx_json_bind(text->data, text->len, names, signal, &alloc, e) == 0) {
         signal->number = (uint64_t) ngx_http_sandbox_v1_signal_number(

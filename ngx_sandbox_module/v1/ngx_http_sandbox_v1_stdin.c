@@ -59,7 +59,7 @@ ngx_http_sandbox_v1_process_stdin(ngx_http_request_t *r)
     eof = 0;
 
     if (ngx_http_sandbox_v1_process_pid(r, &process, &e) != 0
-        || ngx_http_sandbox_v1_flag(r, "eof", &eof, &e) != 0)
+        || ngx_http_sandbox_op_flag(r, "eof", &eof, &e) != 0)
     {
         return ngx_http_sandbox_problem_core(r, &e);
     }
@@ -77,7 +77,7 @@ ngx_http_sandbox_v1_process_stdin(ngx_http_request_t *r)
         ngx_http_sandbox_ctx(r)->data = in;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -90,7 +90,7 @@ ngx_http_sandbox_v1_stdin_frame(ngx_http_sandbox_call_t *call,
 
     in = call->data;
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -101,11 +101,11 @@ ngx_http_sandbox_v1_stdin_frame(ngx_http_sandbox_call_t *call,
     }
 
     if (frame->type == SBX_F_END && in->whole) {
-        return ngx_http_sandbox_v1_finish(call,
-                            ngx_http_sandbox_v1_no_content(call->request));
+        return ngx_http_sandbox_op_finish(call,
+                            ngx_http_sandbox_op_no_content(call->request));
     }
 
-    return ngx_http_sandbox_v1_broken(call, "a wrong frame for stdin");
+    return ngx_http_sandbox_op_broken(call, "a wrong frame for stdin");
 }
 
 
@@ -124,7 +124,7 @@ ngx_http_sandbox_v1_stdin_begin(ngx_http_sandbox_v1_stdin_t *in)
     in->call->timeout = 0;
 
     if (ngx_http_sandbox_body_own(r) != NGX_OK) {
-        return ngx_http_sandbox_v1_broken(in->call,
+        return ngx_http_sandbox_op_broken(in->call,
                                           "more than memory holds");
     }
 
@@ -135,7 +135,7 @@ ngx_http_sandbox_v1_stdin_begin(ngx_http_sandbox_v1_stdin_t *in)
                                            ngx_http_sandbox_v1_stdin_nothing);
 
     if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
-        return ngx_http_sandbox_v1_finish(in->call, rc);
+        return ngx_http_sandbox_op_finish(in->call, rc);
     }
 
     /* the reference that this took; the request has the router's */
@@ -169,7 +169,7 @@ ngx_http_sandbox_v1_stdin_pump(ngx_http_sandbox_v1_stdin_t *in)
                                         &in->passed);
 
         if (rc == NGX_ERROR) {
-            return ngx_http_sandbox_v1_broken(in->call,
+            return ngx_http_sandbox_op_broken(in->call,
                                               "more than memory holds");
         }
 
@@ -203,11 +203,11 @@ ngx_http_sandbox_v1_stdin_more(ngx_http_sandbox_v1_stdin_t *in)
         if (ngx_http_sandbox_call_queue(in->call, SBX_F_STDIN, NULL, 0)
             != NGX_OK)
         {
-            return ngx_http_sandbox_v1_broken(in->call,
+            return ngx_http_sandbox_op_broken(in->call,
                                               "more than memory holds");
         }
 
-        ngx_http_sandbox_v1_watch(r);
+        ngx_http_sandbox_op_watch(r);
 
         return NGX_OK;
     }
@@ -222,7 +222,7 @@ ngx_http_sandbox_v1_stdin_more(ngx_http_sandbox_v1_stdin_t *in)
     rc = ngx_http_read_unbuffered_request_body(r);
 
     if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
-        return ngx_http_sandbox_v1_finish(in->call, rc);
+        return ngx_http_sandbox_op_finish(in->call, rc);
     }
 
     return (rc == NGX_AGAIN && r->request_body->bufs == NULL) ? NGX_OK
@@ -243,7 +243,7 @@ ngx_http_sandbox_v1_stdin_wait(ngx_http_sandbox_v1_stdin_t *in)
         ngx_del_timer(rev);
     }
 
-    ngx_http_sandbox_v1_watch(in->request);
+    ngx_http_sandbox_op_watch(in->request);
 }
 
 

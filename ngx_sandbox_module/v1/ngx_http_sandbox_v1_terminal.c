@@ -106,8 +106,8 @@ ngx_http_sandbox_v1_terminal(ngx_http_request_t *r)
         return ngx_http_sandbox_v1_terminal_refuse(r, &e);
     }
 
-    if (ngx_http_sandbox_v1_number(r, "rows", 1, 65535, &rows, &e) != 0
-        || ngx_http_sandbox_v1_number(r, "cols", 1, 65535, &cols, &e) != 0)
+    if (ngx_http_sandbox_op_number(r, "rows", 1, 65535, &rows, &e) != 0
+        || ngx_http_sandbox_op_number(r, "cols", 1, 65535, &cols, &e) != 0)
     {
         return ngx_http_sandbox_problem_core(r, &e);
     }
@@ -144,7 +144,7 @@ ngx_http_sandbox_v1_terminal_word(ngx_http_request_t *r, const char *name,
     u_char     *p, *end;
     ngx_str_t   value;
 
-    if (ngx_http_sandbox_v1_header(r, name, &value) != NGX_OK) {
+    if (ngx_http_sandbox_op_header(r, name, &value) != NGX_OK) {
         return 0;
     }
 
@@ -179,7 +179,7 @@ ngx_http_sandbox_v1_terminal_origin(ngx_http_request_t *r)
     ngx_int_t   rc;
     ngx_str_t   origin;
 
-    rc = ngx_http_sandbox_v1_header(r, "origin", &origin);
+    rc = ngx_http_sandbox_op_header(r, "origin", &origin);
 
     if (rc == NGX_DECLINED) {
         return 1;
@@ -233,14 +233,14 @@ ngx_http_sandbox_v1_terminal_check(ngx_http_request_t *r,
                          "a WebSocket begins without a body");
     }
 
-    if (ngx_http_sandbox_v1_header(r, "sec-websocket-version", &version)
-        != NGX_OK || !ngx_http_sandbox_v1_is(&version, "13"))
+    if (ngx_http_sandbox_op_header(r, "sec-websocket-version", &version)
+        != NGX_OK || !ngx_http_sandbox_op_is(&version, "13"))
     {
         return sbx_error(e, 0, SBX_E_INVALID,
                          "Sec-WebSocket-Version must be 13");
     }
 
-    if (ngx_http_sandbox_v1_header(r, "sec-websocket-key", &terminal->key)
+    if (ngx_http_sandbox_op_header(r, "sec-websocket-key", &terminal->key)
         != NGX_OK || terminal->key.len != 24)
     {
         return sbx_error(e, 0, SBX_E_INVALID,
@@ -313,7 +313,7 @@ ngx_http_sandbox_v1_terminal_start(ngx_http_request_t *r,
 
     terminal->stream = ngx_http_sandbox_stream_create(r,
                                                NGX_HTTP_SANDBOX_STREAM_RAW);
-    call = ngx_http_sandbox_v1_call(r, SBX_OP_EXEC, &limits,
+    call = ngx_http_sandbox_op_call(r, SBX_OP_EXEC, &limits,
                                     sizeof(sbx_exec_limits_t),
                                     NGX_INVALID_FILE, terminal);
 
@@ -340,7 +340,7 @@ ngx_http_sandbox_v1_terminal_start(ngx_http_request_t *r,
 
     ngx_http_sandbox_ctx(r)->data = terminal;
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -413,7 +413,7 @@ ngx_http_sandbox_v1_terminal_frame(ngx_http_sandbox_call_t *call,
                                                   "the session failed");
     }
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -423,7 +423,7 @@ ngx_http_sandbox_v1_terminal_frame(ngx_http_sandbox_call_t *call,
 
     case SBX_F_STARTED:
         if (terminal->open) {
-            return ngx_http_sandbox_v1_broken(call, "a second start");
+            return ngx_http_sandbox_op_broken(call, "a second start");
         }
 
         ngx_memcpy(&started, payload, sizeof(sbx_f_started_t));
@@ -443,7 +443,7 @@ ngx_http_sandbox_v1_terminal_frame(ngx_http_sandbox_call_t *call,
         rc = ngx_http_sandbox_v1_terminal_send(terminal, SBX_WS_BINARY,
                                                payload, frame->length);
 
-        return (rc == NGX_ERROR) ? ngx_http_sandbox_v1_finish(call, NGX_ERROR)
+        return (rc == NGX_ERROR) ? ngx_http_sandbox_op_finish(call, NGX_ERROR)
                                  : rc;
 
     case SBX_F_EXIT:
@@ -451,7 +451,7 @@ ngx_http_sandbox_v1_terminal_frame(ngx_http_sandbox_call_t *call,
         return ngx_http_sandbox_v1_terminal_exit(terminal, &end);
 
     default:
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for exec");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for exec");
     }
 }
 
@@ -478,14 +478,14 @@ ngx_http_sandbox_v1_terminal_open(ngx_http_sandbox_v1_terminal_t *terminal)
     r->keepalive = 0;
 
     if (ngx_http_sandbox_v1_terminal_accept(r, &terminal->key) != NGX_OK) {
-        return ngx_http_sandbox_v1_broken(terminal->call,
+        return ngx_http_sandbox_op_broken(terminal->call,
                                           "more than memory holds");
     }
 
     rc = ngx_http_sandbox_stream_open(terminal->stream);
 
     if (rc != NGX_OK) {
-        return ngx_http_sandbox_v1_finish(terminal->call, NGX_ERROR);
+        return ngx_http_sandbox_op_finish(terminal->call, NGX_ERROR);
     }
 
     /* what came with the request's header, and then what comes */
@@ -513,12 +513,12 @@ ngx_http_sandbox_v1_terminal_exit(ngx_http_sandbox_v1_terminal_t *terminal,
     char  reason[64];
 
     if (ngx_http_sandbox_v1_exec_note(terminal->request, end) != NGX_OK) {
-        return ngx_http_sandbox_v1_broken(terminal->call,
+        return ngx_http_sandbox_op_broken(terminal->call,
                                           "an end that cannot be");
     }
 
     if (!terminal->open) {
-        return ngx_http_sandbox_v1_finish(terminal->call,
+        return ngx_http_sandbox_op_finish(terminal->call,
                    ngx_http_sandbox_problem(terminal->request,
                                             NGX_HTTP_SANDBOX_CONFLICT,
                                             "the session has no shell that "
@@ -570,7 +570,7 @@ ngx_http_sandbox_v1_terminal_close(ngx_http_sandbox_v1_terminal_t *terminal,
 
     terminal->request->lingering_close = 1;
 
-    return ngx_http_sandbox_v1_finish(terminal->call, rc);
+    return ngx_http_sandbox_op_finish(terminal->call, rc);
 }
 
 
@@ -583,7 +583,7 @@ ngx_http_sandbox_v1_terminal_failed(ngx_http_sandbox_call_t *call,
     terminal = call->data;
 
     if (!terminal->open) {
-        ngx_http_sandbox_v1_failed(call, error);
+        ngx_http_sandbox_op_failed(call, error);
         return;
     }
 
@@ -659,7 +659,7 @@ ngx_http_sandbox_v1_terminal_read(ngx_http_request_t *r)
         }
 
         if (n == 0 || n == NGX_ERROR) {
-            (void) ngx_http_sandbox_v1_finish(terminal->call, NGX_ERROR);
+            (void) ngx_http_sandbox_op_finish(terminal->call, NGX_ERROR);
             return;
         }
 
@@ -671,7 +671,7 @@ ngx_http_sandbox_v1_terminal_read(ngx_http_request_t *r)
     }
 
     if (ngx_handle_read_event(c->read, 0) != NGX_OK) {
-        (void) ngx_http_sandbox_v1_finish(terminal->call, NGX_ERROR);
+        (void) ngx_http_sandbox_op_finish(terminal->call, NGX_ERROR);
     }
 }
 
@@ -718,7 +718,7 @@ ngx_http_sandbox_v1_terminal_take(ngx_http_sandbox_v1_terminal_t *terminal,
         rc = ngx_http_sandbox_v1_terminal_event(terminal, &event);
 
         if (rc == NGX_ERROR) {
-            return ngx_http_sandbox_v1_finish(terminal->call, NGX_ERROR);
+            return ngx_http_sandbox_op_finish(terminal->call, NGX_ERROR);
         }
 
         if (rc == NGX_DONE) {
@@ -860,7 +860,7 @@ ngx_http_sandbox_v1_terminal_control(ngx_http_sandbox_v1_terminal_t *terminal,
     text.len = terminal->text_len;
 
     if (ngx_http_sandbox_v1_signal_bind(pool, &text, &signal, &why) == 0
-        && ngx_http_sandbox_v1_is(&signal.type, "signal"))
+        && ngx_http_sandbox_op_is(&signal.type, "signal"))
     {
         process->verb = SBX_PROCESS_SIGNAL;
         process->flags = SBX_PROCESS_FOREGROUND;
@@ -870,7 +870,7 @@ ngx_http_sandbox_v1_terminal_control(ngx_http_sandbox_v1_terminal_t *terminal,
         return 0;
     }
 
-    alloc = ngx_http_sandbox_v1_allocator(pool);
+    alloc = ngx_http_sandbox_op_allocator(pool);
     ngx_memzero(&size, sizeof(size));
 
     rc = sbx_json_bind(text.data, text.len, fields, &size, &alloc, e);
@@ -881,7 +881,7 @@ ngx_http_sandbox_v1_terminal_control(ngx_http_sandbox_v1_terminal_t *terminal,
         *e = why;
     }
 
-    if (rc == 0 && !ngx_http_sandbox_v1_is(&size.type, "resize")) {
+    if (rc == 0 && !ngx_http_sandbox_op_is(&size.type, "resize")) {
         rc = sbx_error(e, 0, SBX_E_INVALID,
                        "/type: must be \"resize\" or \"signal\"");
     }

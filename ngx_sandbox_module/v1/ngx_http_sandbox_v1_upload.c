@@ -126,7 +126,7 @@ ngx_http_sandbox_v1_upload_query(ngx_http_request_t *r,
     }
 
     if (ngx_http_sandbox_v1_file_path(r, &upload->file, e) != 0
-        || ngx_http_sandbox_v1_flag(r, "overwrite", &overwrite, e) != 0
+        || ngx_http_sandbox_op_flag(r, "overwrite", &overwrite, e) != 0
         || ngx_http_sandbox_v1_upload_mode(r, &upload->file, e) != 0
         || ngx_http_sandbox_v1_upload_conditions(r, upload, e) != 0)
     {
@@ -150,7 +150,7 @@ ngx_http_sandbox_v1_upload_mode(ngx_http_request_t *r, sbx_f_file_t *file,
 
     ngx_str_null(&mode);
 
-    if (ngx_http_sandbox_v1_string(r, "mode", &mode, e) != 0) {
+    if (ngx_http_sandbox_op_string(r, "mode", &mode, e) != 0) {
         return -1;
     }
 
@@ -188,15 +188,15 @@ ngx_http_sandbox_v1_upload_conditions(ngx_http_request_t *r,
     ngx_str_set(&if_match, "");
     ngx_str_set(&if_none_match, "");
 
-    match = ngx_http_sandbox_v1_header(r, "if-match", &if_match);
-    none = ngx_http_sandbox_v1_header(r, "if-none-match", &if_none_match);
+    match = ngx_http_sandbox_op_header(r, "if-match", &if_match);
+    none = ngx_http_sandbox_op_header(r, "if-none-match", &if_none_match);
 
     if (match == NGX_ABORT || none == NGX_ABORT) {
         return sbx_error(e, 0, SBX_E_INVALID,
                          "If-Match and If-None-Match can each be given once");
     }
 
-    if (none == NGX_OK && ngx_http_sandbox_v1_is(&if_none_match, "*")) {
+    if (none == NGX_OK && ngx_http_sandbox_op_is(&if_none_match, "*")) {
 
         /* this one the kernel can keep, in one step */
 
@@ -289,7 +289,7 @@ ngx_http_sandbox_v1_upload_put(ngx_http_request_t *r,
         upload->call = call;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -308,14 +308,14 @@ ngx_http_sandbox_v1_upload_frame(ngx_http_sandbox_call_t *call,
         ngx_memcpy(&error, payload, sizeof(sbx_f_error_t));
 
         if (error.code == SBX_E_EXISTS) {
-            return ngx_http_sandbox_v1_finish(call,
+            return ngx_http_sandbox_op_finish(call,
                        ngx_http_sandbox_problem(call->request,
                                         NGX_HTTP_SANDBOX_PRECONDITION_FAILED,
                                         NULL));
         }
     }
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -330,7 +330,7 @@ ngx_http_sandbox_v1_upload_frame(ngx_http_sandbox_call_t *call,
         return ngx_http_sandbox_v1_upload_end(upload, &end);
     }
 
-    return ngx_http_sandbox_v1_broken(call, "a wrong frame for upload");
+    return ngx_http_sandbox_op_broken(call, "a wrong frame for upload");
 }
 
 
@@ -349,7 +349,7 @@ ngx_http_sandbox_v1_upload_begin(ngx_http_sandbox_v1_upload_t *upload)
     upload->call->timeout = 0;
 
     if (ngx_http_sandbox_body_own(r) != NGX_OK) {
-        return ngx_http_sandbox_v1_broken(upload->call,
+        return ngx_http_sandbox_op_broken(upload->call,
                                           "more than memory holds");
     }
 
@@ -360,7 +360,7 @@ ngx_http_sandbox_v1_upload_begin(ngx_http_sandbox_v1_upload_t *upload)
                                           ngx_http_sandbox_v1_upload_nothing);
 
     if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
-        return ngx_http_sandbox_v1_finish(upload->call, rc);
+        return ngx_http_sandbox_op_finish(upload->call, rc);
     }
 
     /* the reference that this took; the request has the router's */
@@ -406,12 +406,12 @@ ngx_http_sandbox_v1_upload_pump(ngx_http_sandbox_v1_upload_t *upload)
             if (ngx_http_sandbox_call_queue(call, SBX_F_DATA, NULL, 0)
                 != NGX_OK)
             {
-                return ngx_http_sandbox_v1_broken(call,
+                return ngx_http_sandbox_op_broken(call,
                                                   "more than memory holds");
             }
 
             ngx_add_timer(&upload->stall, NGX_HTTP_SANDBOX_V1_STALL);
-            ngx_http_sandbox_v1_watch(r);
+            ngx_http_sandbox_op_watch(r);
 
             return NGX_OK;
         }
@@ -437,7 +437,7 @@ ngx_http_sandbox_v1_upload_pump(ngx_http_sandbox_v1_upload_t *upload)
         rc = ngx_http_read_unbuffered_request_body(r);
 
         if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
-            return ngx_http_sandbox_v1_finish(call, rc);
+            return ngx_http_sandbox_op_finish(call, rc);
         }
 
         if (rc == NGX_AGAIN && r->request_body->bufs == NULL) {
@@ -464,12 +464,12 @@ ngx_http_sandbox_v1_upload_take(ngx_http_sandbox_v1_upload_t *upload)
 
     if (upload->max > 0 && upload->received > upload->max) {
         (void) ngx_http_sandbox_v1_upload_too_large(upload->max, &e);
-        return ngx_http_sandbox_v1_finish(call,
+        return ngx_http_sandbox_op_finish(call,
                           ngx_http_sandbox_problem_core(upload->request, &e));
     }
 
     return (rc != NGX_ERROR) ? rc
-           : ngx_http_sandbox_v1_broken(call, "more than memory holds");
+           : ngx_http_sandbox_op_broken(call, "more than memory holds");
 }
 
 
@@ -522,7 +522,7 @@ ngx_http_sandbox_v1_upload_stalled(ngx_event_t *ev)
     ngx_log_error(NGX_LOG_ERR, r->connection->log, NGX_ETIMEDOUT,
                   "sandbox took no more of an upload");
 
-    (void) ngx_http_sandbox_v1_finish(upload->call,
+    (void) ngx_http_sandbox_op_finish(upload->call,
                ngx_http_sandbox_problem(r,
                                         NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE,
                                         NULL));
@@ -549,7 +549,7 @@ ngx_http_sandbox_v1_upload_end(ngx_http_sandbox_v1_upload_t *upload,
     ngx_http_request_t       *r;
     ngx_http_sandbox_json_t   j;
 
-    static const u_char       workspace[] = NGX_HTTP_SANDBOX_V1_WORKSPACE "/";
+    static const u_char       workspace[] = NGX_HTTP_SANDBOX_OP_WORKSPACE "/";
 
     r = upload->request;
 
@@ -557,7 +557,7 @@ ngx_http_sandbox_v1_upload_end(ngx_http_sandbox_v1_upload_t *upload,
     path = ngx_pnalloc(r->pool, len);
 
     if (path == NULL) {
-        return ngx_http_sandbox_v1_broken(upload->call,
+        return ngx_http_sandbox_op_broken(upload->call,
                                           "more than memory holds");
     }
 
@@ -588,7 +588,7 @@ ngx_http_sandbox_v1_upload_end(ngx_http_sandbox_v1_upload_t *upload,
     ngx_http_sandbox_json_int(&j, (int64_t) end->size);
     ngx_http_sandbox_json_raw(&j, "}");
 
-    return ngx_http_sandbox_v1_finish(upload->call,
+    return ngx_http_sandbox_op_finish(upload->call,
                ngx_http_sandbox_json_send(r, end->created && !upload->unpack
                                              ? NGX_HTTP_CREATED : NGX_HTTP_OK,
                                           &j));

@@ -36,7 +36,7 @@ ngx_http_sandbox_v1_file_watch(ngx_http_request_t *r)
 
     recursive = 0;
 
-    if (ngx_http_sandbox_v1_flag(r, "recursive", &recursive, &e) != 0) {
+    if (ngx_http_sandbox_op_flag(r, "recursive", &recursive, &e) != 0) {
         return ngx_http_sandbox_problem_core(r, &e);
     }
 
@@ -67,7 +67,7 @@ ngx_http_sandbox_v1_file_watch(ngx_http_request_t *r)
         stream->call = call;
     }
 
-    return ngx_http_sandbox_v1_start(r, call);
+    return ngx_http_sandbox_op_start(r, call);
 }
 
 
@@ -81,10 +81,10 @@ ngx_http_sandbox_v1_watch_frame(ngx_http_sandbox_call_t *call,
     r = call->request;
 
     if (frame->type == SBX_F_ERROR && r->header_sent) {
-        return ngx_http_sandbox_v1_broken(call, "no end of a watch");
+        return ngx_http_sandbox_op_broken(call, "no end of a watch");
     }
 
-    rc = ngx_http_sandbox_v1_frame(call, frame, payload, fd);
+    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
     if (rc != NGX_DECLINED) {
         return rc;
@@ -97,14 +97,14 @@ ngx_http_sandbox_v1_watch_frame(ngx_http_sandbox_call_t *call,
         rc = ngx_http_sandbox_v1_watch_change(call, payload, frame->length);
 
     } else if (frame->type == SBX_F_END && r->header_sent) {
-        return ngx_http_sandbox_v1_finish(call,
+        return ngx_http_sandbox_op_finish(call,
                                    ngx_http_sandbox_stream_close(call->data));
 
     } else {
-        return ngx_http_sandbox_v1_broken(call, "a wrong frame for a watch");
+        return ngx_http_sandbox_op_broken(call, "a wrong frame for a watch");
     }
 
-    return ngx_http_sandbox_v1_sent(call, rc);
+    return ngx_http_sandbox_op_sent(call, rc);
 }
 
 
@@ -168,6 +168,6 @@ static void
 ngx_http_sandbox_v1_watch_leaving(ngx_http_sandbox_stream_t *s)
 {
     (void) ngx_http_sandbox_stream_event(s, "resume");
-    (void) ngx_http_sandbox_v1_finish(s->call,
+    (void) ngx_http_sandbox_op_finish(s->call,
                                       ngx_http_sandbox_stream_last(s));
 }

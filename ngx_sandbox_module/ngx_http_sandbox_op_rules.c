@@ -2,22 +2,22 @@
  * The manifest's "filesystem" as the records that the broker takes.
  */
 
-#include "ngx_http_sandbox_v1_rules.h"
+#include "ngx_http_sandbox_op_rules.h"
 
 #include "sandbox_rules.h"
 #include "sandbox_util.h"
 
 
-static int ngx_http_sandbox_v1_rules_add(sbx_rule_kind_t kind,
+static int ngx_http_sandbox_op_rules_add(sbx_rule_kind_t kind,
     const char *list, size_t index, const sbx_json_str_t *text, u_char *out,
     size_t *size, sbx_error_t *e);
 
 
 #define PATHS(list)                                                           \
     { .name = #list, .type = SBX_JSON_STRINGS, .max = SBX_RULES_KIND_MAX,     \
-      .offset = offsetof(ngx_http_sandbox_v1_filesystem_t, list) }
+      .offset = offsetof(ngx_http_sandbox_op_filesystem_t, list) }
 
-const sbx_json_field_t  ngx_http_sandbox_v1_filesystem_fields[] = {
+const sbx_json_field_t  ngx_http_sandbox_op_filesystem_fields[] = {
     PATHS(binds),
     PATHS(writable),
     PATHS(deny_write),
@@ -27,8 +27,8 @@ const sbx_json_field_t  ngx_http_sandbox_v1_filesystem_fields[] = {
 
 
 int
-ngx_http_sandbox_v1_rules(ngx_http_request_t *r,
-    const ngx_http_sandbox_v1_filesystem_t *filesystem, u_char **rules,
+ngx_http_sandbox_op_rules(ngx_http_request_t *r,
+    const ngx_http_sandbox_op_filesystem_t *filesystem, u_char **rules,
     size_t *size, sbx_error_t *e)
 {
     u_char      *out;
@@ -67,7 +67,7 @@ ngx_http_sandbox_v1_rules(ngx_http_request_t *r,
 
     for (k = 0; k < sbx_nelts(lists); k++) {
         for (i = 0; i < lists[k].list->nelts; i++) {
-            if (ngx_http_sandbox_v1_rules_add(lists[k].kind, lists[k].name,
+            if (ngx_http_sandbox_op_rules_add(lists[k].kind, lists[k].name,
                                               i, &lists[k].list->elts[i],
                                               out, size, e)
                 != 0)
@@ -84,7 +84,7 @@ ngx_http_sandbox_v1_rules(ngx_http_request_t *r,
 
 
 static int
-ngx_http_sandbox_v1_rules_add(sbx_rule_kind_t kind, const char *list,
+ngx_http_sandbox_op_rules_add(sbx_rule_kind_t kind, const char *list,
     size_t index, const sbx_json_str_t *text, u_char *out, size_t *size,
     sbx_error_t *e)
 {
