@@ -26,9 +26,12 @@ typedef enum {
     NGX_HTTP_SANDBOX_API_V1,
     NGX_HTTP_SANDBOX_API_ADMIN,
     NGX_HTTP_SANDBOX_API_METRICS,
-    NGX_HTTP_SANDBOX_API_STATUS
+    NGX_HTTP_SANDBOX_API_STATUS,
+    NGX_HTTP_SANDBOX_API_E2B
 } ngx_http_sandbox_api_e;
 
+
+typedef struct ngx_http_sandbox_keys_s  ngx_http_sandbox_keys_t;
 
 typedef struct {
     ngx_str_t                     state_dir;
@@ -56,6 +59,8 @@ typedef struct {
     ngx_shm_zone_t               *metrics;
     ngx_array_t                  *templates;  /* ..._template_t, or NULL */
     ngx_array_t                  *pools;      /* ..._pool_t, or NULL */
+    ngx_uint_t                    e2b;        /* a location has that API */
+    u_char                       *token_key;  /* 32 bytes, NULL without e2b */
 } ngx_http_sandbox_main_conf_t;
 
 
@@ -70,6 +75,9 @@ typedef struct {
     ngx_str_t                     port_host;  /* the domain of their names */
     ngx_msec_t                    port_timeout;
     ngx_http_upstream_conf_t      port_upstream;
+
+    ngx_str_t                     e2b_domain; /* of the hosts of sandboxes */
+    ngx_http_sandbox_keys_t      *keys;       /* NULL: none are asked for */
 } ngx_http_sandbox_loc_conf_t;
 
 
@@ -129,6 +137,31 @@ ngx_int_t ngx_http_sandbox_problem_wire(ngx_http_request_t *r,
     const sbx_f_error_t *error);
 ngx_int_t ngx_http_sandbox_problem_core(ngx_http_request_t *r,
     const sbx_error_t *error);
+
+/*
+ * A refusal, for the form that an API gives it: ctx->refuse takes the place
+ * of the native form.  It is called after the header was sent, too, where a
+ * stream may still have a last word, and returns what to finalize with.
+ * Nothing of it outlives the call.
+ */
+typedef struct {
+    ngx_http_sandbox_error_e      error;
+    ngx_uint_t                    status;
+    const char                   *code;         /* "E2009" */
+    const char                   *word;         /* "session_not_found" */
+    const char                   *title;
+    ngx_str_t                     detail;       /* never empty, as is */
+    ngx_str_t                     suggestion;   /* this */
+    uint64_t                      retry_after;  /* seconds; 0: none */
+    const sbx_f_error_t          *core;         /* or NULL; strings of it may
+                                                   lack their NUL */
+} ngx_http_sandbox_refusal_t;
+
+/* What a refusal does before its own answer: deals with the rest of the
+ * body, and with Retry-After unless it is 0.  NGX_OK, or what to finalize
+ * with. */
+ngx_int_t ngx_http_sandbox_problem_prepare(ngx_http_request_t *r,
+    uint64_t retry_after);
 
 /* A stranger's text for a line of the log, which it must not end; size is
  * dst's, with the NUL. */
@@ -196,8 +229,17 @@ typedef enum {
     NGX_HTTP_SANDBOX_BODY_NONE,   /* read and thrown away */
     NGX_HTTP_SANDBOX_BODY_JSON,   /* whole, up to sandbox_max_json, with the
                                      media type checked; ctx->body */
-    NGX_HTTP_SANDBOX_BODY_STREAM  /* the handler reads it, unbuffered */
+    NGX_HTTP_SANDBOX_BODY_STREAM, /* the handler reads it, unbuffered */
+    NGX_HTTP_SANDBOX_BODY_RPC     /* as JSON; application/connect+json too */
 } ngx_http_sandbox_body_e;
+
+/* What a route asks its caller for, where an API has tokens of sessions. */
+typedef enum {
+    NGX_HTTP_SANDBOX_ACCESS_TOKEN = 0,
+    NGX_HTTP_SANDBOX_ACCESS_ANY,  /* the session's id is enough, but a token
+                                     that is there must be right */
+    NGX_HTTP_SANDBOX_ACCESS_OWN   /* the handler looks by itself */
+} ngx_http_sandbox_access_e;
 
 typedef struct ngx_http_sandbox_route_s  ngx_http_sandbox_route_t;
 
@@ -213,6 +255,7 @@ struct ngx_http_sandbox_route_s {
      * finalize with.  That is so for STREAM too: what
      * ngx_http_read_client_request_body() takes besides is given back. */
     ngx_int_t                   (*handler)(ngx_http_request_t *r);
+    ngx_uint_t                    access;       /* ngx_http_sandbox_access_e */
 };
 
 /* Defined in v1/: ends with path == NULL. */
@@ -220,6 +263,27 @@ extern ngx_http_sandbox_route_t  ngx_http_sandbox_v1_routes[];
 extern ngx_http_sandbox_route_t  ngx_http_sandbox_admin_routes[];
 extern ngx_http_sandbox_route_t  ngx_http_sandbox_metrics_routes[];
 extern ngx_http_sandbox_route_t  ngx_http_sandbox_status_routes[];
+
+
+/* What a request's address has been matched with. */
+
+typedef struct {
+    ngx_str_t                     raw;        /* without a leading slash */
+    ngx_str_t                     session;
+    ngx_str_t                     item;
+    ngx_str_t                     path;       /* still encoded */
+    ngx_uint_t                    has_path;
+    ngx_str_t                     rest;       /* and so it stays */
+    u_char                       *base;       /* where the URI begins */
+    ngx_uint_t                    allowed;    /* methods of the path's routes */
+    ngx_http_sandbox_route_t     *route;
+    ngx_http_sandbox_route_t     *routes;     /* that it is matched with */
+    ngx_str_t                     bound;      /* the session that headers or
+                                                 the host's name tell */
+} ngx_http_sandbox_match_t;
+
+/* The raw URI up to the query; NGX_OK, NGX_ERROR. */
+ngx_int_t ngx_http_sandbox_raw_uri(ngx_http_request_t *r, ngx_str_t *uri);
 
 
 /* How a piece of code ended. */
@@ -250,11 +314,23 @@ typedef struct {
     size_t                        body_room;    /* the router's */
     void                         *data;         /* the handler's own */
     struct ngx_http_sandbox_stream_s  *stream;  /* that is being sent */
+    ngx_int_t                   (*refuse)(ngx_http_request_t *r,
+                                    const ngx_http_sandbox_refusal_t
+                                        *refusal);
+                                                /* NULL: the native form */
 
     ngx_str_t                     who;          /* of the admin API */
     unsigned                      tenant_bound:1;   /* by configuration */
     unsigned                      user_bound:1;
     unsigned                      created:1;    /* a session, by a run */
+
+    /* of calls, as in sbx_call_t */
+    uint32_t                      call_flags;
+    uint32_t                      needs;
+    uint32_t                      bars;
+
+    void                         *e2b;          /* ..._e2b_t; NULL: another
+                                                   API */
 
     /* for variables; empty or -1 until known */
     ngx_str_t                     tenant;

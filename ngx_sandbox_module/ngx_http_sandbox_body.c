@@ -12,7 +12,9 @@
 #define NGX_HTTP_SANDBOX_BODY_PIECE    16384
 
 
-static ngx_uint_t ngx_http_sandbox_is_json(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_sandbox_body_type_ok(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_sandbox_media_type(ngx_http_request_t *r,
+    const char *name);
 static ngx_int_t ngx_http_sandbox_too_large(ngx_http_request_t *r,
     size_t max);
 static void ngx_http_sandbox_body_start(ngx_http_request_t *r);
@@ -44,9 +46,8 @@ ngx_http_sandbox_read_body(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
         return NGX_DONE;
     }
 
-    if (ctx->route->body == NGX_HTTP_SANDBOX_BODY_JSON
-        && r->headers_in.content_length_n > 0
-        && !ngx_http_sandbox_is_json(r))
+    if (r->headers_in.content_length_n > 0
+        && !ngx_http_sandbox_body_type_ok(r))
     {
         return ngx_http_sandbox_problem(r,
                                      NGX_HTTP_SANDBOX_UNSUPPORTED_MEDIA_TYPE,
@@ -69,22 +70,46 @@ ngx_http_sandbox_read_body(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
 }
 
 
+/* Whether the route takes a body of this type. */
+
 static ngx_uint_t
-ngx_http_sandbox_is_json(ngx_http_request_t *r)
+ngx_http_sandbox_body_type_ok(ngx_http_request_t *r)
+{
+    ngx_http_sandbox_ctx_t  *ctx;
+
+    ctx = ngx_http_sandbox_ctx(r);
+
+    switch (ctx->route->body) {
+
+    case NGX_HTTP_SANDBOX_BODY_JSON:
+        return ngx_http_sandbox_media_type(r, "application/json");
+
+    case NGX_HTTP_SANDBOX_BODY_RPC:
+        return ngx_http_sandbox_media_type(r, "application/json")
+               || ngx_http_sandbox_media_type(r, "application/connect+json");
+
+    default:
+        return 1;
+    }
+}
+
+
+static ngx_uint_t
+ngx_http_sandbox_media_type(ngx_http_request_t *r, const char *name)
 {
     size_t      len;
     ngx_str_t  *type;
-
-    static u_char  json[] = "application/json";
 
     if (r->headers_in.content_type == NULL) {
         return 0;
     }
 
     type = &r->headers_in.content_type->value;
-    len = sizeof(json) - 1;
+    len = ngx_strlen(name);
 
-    if (type->len < len || ngx_strncasecmp(type->data, json, len) != 0) {
+    if (type->len < len
+        || ngx_strncasecmp(type->data, (u_char *) name, len) != 0)
+    {
         return 0;
     }
 
@@ -190,9 +215,7 @@ ngx_http_sandbox_body_take(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
         b = cl->buf;
         size = ngx_buf_special(b) ? 0 : ngx_buf_size(b);
 
-        if (size != 0 && ctx->route->body == NGX_HTTP_SANDBOX_BODY_JSON
-            && !ngx_http_sandbox_is_json(r))
-        {
+        if (size != 0 && !ngx_http_sandbox_body_type_ok(r)) {
             return ngx_http_sandbox_problem(r,
                                      NGX_HTTP_SANDBOX_UNSUPPORTED_MEDIA_TYPE,
                                      NULL);

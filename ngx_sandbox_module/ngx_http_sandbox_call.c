@@ -129,6 +129,10 @@ ngx_http_sandbox_call_create(ngx_http_request_t *r, sbx_op_t op,
         call->header.flags = SBX_CALL_OWNER;
     }
 
+    call->header.flags |= ctx->call_flags;
+    call->header.needs = ctx->needs;
+    call->header.bars = ctx->bars;
+
     ngx_http_sandbox_request_id(r, &id);
 
     /* all are shorter than their arrays, or they would not have got here */

@@ -54,6 +54,8 @@ static ngx_int_t ngx_http_sandbox_call_check_match(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
 static ngx_int_t ngx_http_sandbox_call_check_state(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
+static ngx_int_t ngx_http_sandbox_call_check_line(
+    ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
 static ngx_int_t ngx_http_sandbox_call_check_context(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
 static ngx_int_t ngx_http_sandbox_call_check_field(
@@ -94,6 +96,7 @@ static const ngx_http_sandbox_shape_t  ngx_http_sandbox_shapes[] = {
     FIXED(SBX_F_SETTING, sbx_f_setting_t),
     FIXED(SBX_F_DRAIN, sbx_f_drain_t),
     FIXED(SBX_F_METRICS, sbx_f_metrics_t),
+    FIXED(SBX_F_SAMPLE, sbx_f_sample_t),
     { SBX_F_OWNER, 0, sizeof(sbx_f_owner_t), sizeof(sbx_f_owner_t),
       ngx_http_sandbox_call_check_owner },
 
@@ -104,6 +107,8 @@ static const ngx_http_sandbox_shape_t  ngx_http_sandbox_shapes[] = {
     FIXED(SBX_F_EXIT, sbx_f_exit_t),
     STRINGS(SBX_F_STATE, sbx_f_state_t, state),
     FIXED(SBX_F_OUTPUT, sbx_f_output_t),
+    BYTES(SBX_F_STRINGS),
+    STRINGS(SBX_F_LINE, sbx_f_line_t, line),
 
     /* files */
     STRINGS(SBX_F_ENTRY, sbx_f_entry_t, entry),
@@ -609,6 +614,18 @@ ngx_http_sandbox_call_check_state(ngx_http_sandbox_call_t *call,
     }
 
     return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_call_check_line(ngx_http_sandbox_call_t *call,
+    const u_char *payload, size_t len)
+{
+    const char    *message, *fields;
+    sbx_f_line_t   line;
+
+    return (sbx_wire_check_line(payload, len, &line, &message, &fields) == 0)
+           ? NGX_OK : NGX_ERROR;
 }
 
 

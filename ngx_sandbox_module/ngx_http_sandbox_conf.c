@@ -14,6 +14,7 @@ static ngx_conf_enum_t  ngx_http_sandbox_apis[] = {
     { ngx_string("admin"), NGX_HTTP_SANDBOX_API_ADMIN },
     { ngx_string("metrics"), NGX_HTTP_SANDBOX_API_METRICS },
     { ngx_string("status"), NGX_HTTP_SANDBOX_API_STATUS },
+    { ngx_string("e2b"), NGX_HTTP_SANDBOX_API_E2B },
     { ngx_null_string, 0 }
 };
 
@@ -62,8 +63,8 @@ ngx_http_sandbox_set_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     if (ngx_http_sandbox_apis[i].name.len == 0) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid value \"%V\" in \"%V\" directive, "
-                           "it must be \"v1\", \"admin\", \"metrics\" or "
-                           "\"status\"", &value[1],
+                           "it must be \"v1\", \"e2b\", \"admin\", "
+                           "\"metrics\" or \"status\"", &value[1],
                            &cmd->name);
         return NGX_CONF_ERROR;
     }
@@ -91,6 +92,10 @@ ngx_http_sandbox_set_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (slcf->api == NGX_HTTP_SANDBOX_API_ADMIN) {
         smcf->quotas->admin = 1;
+    }
+
+    if (slcf->api == NGX_HTTP_SANDBOX_API_E2B) {
+        smcf->e2b = 1;
     }
 
     return NGX_CONF_OK;

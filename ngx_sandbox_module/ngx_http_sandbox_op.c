@@ -223,10 +223,6 @@ ngx_http_sandbox_op_broken(ngx_http_sandbox_call_t *call, const char *what)
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                   "sandbox call was answered with %s", what);
 
-    if (r->header_sent) {
-        return ngx_http_sandbox_op_finish(call, NGX_ERROR);
-    }
-
     return ngx_http_sandbox_op_finish(call,
               ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL));
 }
@@ -236,16 +232,10 @@ void
 ngx_http_sandbox_op_failed(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_error_e error)
 {
-    ngx_int_t            rc;
-    ngx_http_request_t  *r;
+    /* half an answer does not look like a whole one: that is NGX_ERROR */
 
-    r = call->request;
-
-    /* half an answer must not look like a whole one */
-
-    rc = r->header_sent ? NGX_ERROR : ngx_http_sandbox_problem(r, error, NULL);
-
-    (void) ngx_http_sandbox_op_finish(call, rc);
+    (void) ngx_http_sandbox_op_finish(call,
+                        ngx_http_sandbox_problem(call->request, error, NULL));
 }
 
 

@@ -17,12 +17,13 @@ typedef struct {
 
 static const ngx_http_sandbox_problem_t *ngx_http_sandbox_problem_find(
     ngx_http_sandbox_error_e error);
-static void ngx_http_sandbox_problem_begin(ngx_http_request_t *r,
-    ngx_http_sandbox_json_t *j, const ngx_http_sandbox_problem_t *problem,
-    const u_char *detail, size_t len, const char *mend, size_t mend_len);
-static ngx_int_t ngx_http_sandbox_problem_end(ngx_http_request_t *r,
-    ngx_http_sandbox_json_t *j, const ngx_http_sandbox_problem_t *problem,
-    uint64_t retry_after);
+static ngx_int_t ngx_http_sandbox_problem_refuse(ngx_http_request_t *r,
+    const ngx_http_sandbox_problem_t *problem,
+    ngx_http_sandbox_refusal_t *refusal);
+static ngx_int_t ngx_http_sandbox_problem_send(ngx_http_request_t *r,
+    const ngx_http_sandbox_refusal_t *refusal);
+static void ngx_http_sandbox_problem_more(ngx_http_sandbox_json_t *j,
+    const ngx_http_sandbox_refusal_t *refusal);
 static ngx_int_t ngx_http_sandbox_problem_body(ngx_http_request_t *r);
 static ngx_http_sandbox_error_e ngx_http_sandbox_problem_map(
     ngx_http_request_t *r, uint32_t code, ngx_err_t err, const char *text);
@@ -200,6 +201,7 @@ static const struct {
     { SBX_E_PRECONDITION, NGX_HTTP_SANDBOX_PRECONDITION_FAILED },
     { SBX_E_TOO_LARGE, NGX_HTTP_SANDBOX_PAYLOAD_TOO_LARGE },
     { SBX_E_FORBIDDEN, NGX_HTTP_SANDBOX_FORBIDDEN },
+    { SBX_E_TOKEN, NGX_HTTP_SANDBOX_UNAUTHENTICATED },
     { SBX_E_CONTEXT, NGX_HTTP_SANDBOX_CONTEXT_NOT_FOUND },
     { SBX_E_CAPABILITY, NGX_HTTP_SANDBOX_CAPABILITY_NOT_SUPPORTED },
     { SBX_E_OFFSET, NGX_HTTP_SANDBOX_OFFSET_GONE },
@@ -252,11 +254,10 @@ ngx_http_sandbox_problem(ngx_http_request_t *r,
     u_char                             detail[NGX_HTTP_SANDBOX_DETAIL_MAX];
     u_char                            *last;
     va_list                            args;
-    uint64_t                           retry_after;
-    ngx_http_sandbox_json_t            j;
-    const ngx_http_sandbox_problem_t  *problem;
+    ngx_http_sandbox_refusal_t         refusal;
 
-    problem = ngx_http_sandbox_problem_find(error);
+    ngx_memzero(&refusal, sizeof(ngx_http_sandbox_refusal_t));
+
     last = detail;
 
     if (detail_fmt != NULL) {
@@ -266,12 +267,13 @@ ngx_http_sandbox_problem(ngx_http_request_t *r,
         va_end(args);
     }
 
-    retry_after = (error == NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE) ? 1 : 0;
+    refusal.detail.data = detail;
+    refusal.detail.len = last - detail;
+    refusal.retry_after = (error == NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE);
 
-    ngx_http_sandbox_problem_begin(r, &j, problem, detail, last - detail,
-                                   NULL, 0);
-
-    return ngx_http_sandbox_problem_end(r, &j, problem, retry_after);
+    return ngx_http_sandbox_problem_refuse(r,
+                                 ngx_http_sandbox_problem_find(error),
+                                 &refusal);
 }
 
 
@@ -338,45 +340,41 @@ ngx_int_t
 ngx_http_sandbox_problem_wire(ngx_http_request_t *r,
     const sbx_f_error_t *error)
 {
-    char                               limit[32];
-    u_char                             text[sizeof(error->text)], *detail;
-    size_t                             mend_len;
-    uint64_t                           retry_after;
-    ngx_http_sandbox_json_t            j;
-    ngx_http_sandbox_error_e           e;
-    const ngx_http_sandbox_problem_t  *problem;
+    u_char                      text[sizeof(error->text)];
+    ngx_http_sandbox_error_e    e;
+    ngx_http_sandbox_refusal_t  refusal;
 
-    static const ngx_uint_t            words =
-        sizeof(ngx_http_sandbox_ended_words) / sizeof(char *);
+    ngx_memzero(&refusal, sizeof(ngx_http_sandbox_refusal_t));
 
     /* it may come from a session, strings without their ends */
 
-    detail = text;
     (void) ngx_cpystrn(text, (u_char *) error->text, sizeof(text));
 
     e = ngx_http_sandbox_problem_map(r, error->code, error->err,
                                      (char *) text);
-    problem = ngx_http_sandbox_problem_find(e);
-    retry_after = error->retry_after;
+
+    refusal.core = error;
+    refusal.retry_after = error->retry_after;
+    refusal.detail.data = text;
+    refusal.detail.len = ngx_strlen(text);
 
     if (e == NGX_HTTP_SANDBOX_INTERNAL) {
 
         /* what went wrong on the host is for its log only */
 
-        text[0] = '\0';
+        refusal.detail.len = 0;
 
     } else if (e == NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE) {
-        retry_after = ngx_max(retry_after, 1);
+        refusal.retry_after = ngx_max(error->retry_after, 1);
     }
 
-    /* what mends the machine, of the broker's own refusals alone */
+    if (e == NGX_HTTP_SANDBOX_INVALID_MANIFEST) {
 
-    mend_len = (e == NGX_HTTP_SANDBOX_INVALID_MANIFEST)
-               ? strnlen(error->mend, sizeof(error->mend)) : 0;
+        /* what mends the machine, of the broker's own refusals alone */
 
-    ngx_http_sandbox_problem_begin(r, &j, problem, detail,
-                                   ngx_strlen(detail), error->mend,
-                                   mend_len);
+        refusal.suggestion.data = (u_char *) error->mend;
+        refusal.suggestion.len = strnlen(error->mend, sizeof(error->mend));
+    }
 
     if (e == NGX_HTTP_SANDBOX_QUOTA_EXCEEDED
         || e == NGX_HTTP_SANDBOX_CAPACITY_EXHAUSTED)
@@ -384,38 +382,9 @@ ngx_http_sandbox_problem_wire(ngx_http_request_t *r,
         ngx_http_sandbox_problem_quota(r, error);
     }
 
-    if (e == NGX_HTTP_SANDBOX_QUOTA_EXCEEDED) {
-        ngx_http_sandbox_json_raw(&j, ",\"scope\":");
-        ngx_http_sandbox_json_string(&j, error->scope,
-                            strnlen(error->scope, sizeof(error->scope)));
-        ngx_http_sandbox_json_raw(&j, ",\"resource\":");
-        ngx_http_sandbox_json_string(&j, error->resource,
-                            strnlen(error->resource,
-                                    sizeof(error->resource)));
-        ngx_http_sandbox_json_raw(&j, ",\"limit\":");
-        ngx_http_sandbox_json_raw_len(&j, limit,
-            sbx_limit_print(ngx_http_sandbox_problem_row(error),
-                            error->limit, limit));
-    }
-
-    if (e == NGX_HTTP_SANDBOX_OFFSET_GONE) {
-        ngx_http_sandbox_json_raw(&j, ",\"stdout_oldest\":");
-        ngx_http_sandbox_json_int(&j, (int64_t) error->oldest[0]);
-        ngx_http_sandbox_json_raw(&j, ",\"stderr_oldest\":");
-        ngx_http_sandbox_json_int(&j, (int64_t) error->oldest[1]);
-    }
-
-    if (e == NGX_HTTP_SANDBOX_SESSION_NOT_FOUND
-        && error->ended != SBX_ENDED_NOT && error->ended < words)
-    {
-        ngx_http_sandbox_json_raw(&j, ",\"ended\":");
-        ngx_http_sandbox_json_cstring(&j,
-                             ngx_http_sandbox_ended_words[error->ended]);
-        ngx_http_sandbox_json_raw(&j, ",\"ended_at\":");
-        ngx_http_sandbox_json_time(&j, error->ended_at);
-    }
-
-    return ngx_http_sandbox_problem_end(r, &j, problem, retry_after);
+    return ngx_http_sandbox_problem_refuse(r,
+                                           ngx_http_sandbox_problem_find(e),
+                                           &refusal);
 }
 
 
@@ -464,89 +433,169 @@ ngx_http_sandbox_problem_map(ngx_http_request_t *r, uint32_t code,
 }
 
 
-/* The object, left open for more members. */
+/* Fills in what the table has, and answers in the form of the API. */
 
-static void
-ngx_http_sandbox_problem_begin(ngx_http_request_t *r,
-    ngx_http_sandbox_json_t *j, const ngx_http_sandbox_problem_t *problem,
-    const u_char *detail, size_t len, const char *mend, size_t mend_len)
+static ngx_int_t
+ngx_http_sandbox_problem_refuse(ngx_http_request_t *r,
+    const ngx_http_sandbox_problem_t *problem,
+    ngx_http_sandbox_refusal_t *refusal)
 {
     ngx_http_sandbox_ctx_t  *ctx;
+
+    refusal->error = problem->error;
+    refusal->status = problem->status;
+    refusal->code = problem->code;
+    refusal->word = problem->word;
+    refusal->title = problem->title;
+
+    if (refusal->detail.len == 0) {
+        refusal->detail.data = (u_char *) problem->detail;
+        refusal->detail.len = ngx_strlen(problem->detail);
+    }
+
+    if (refusal->suggestion.len == 0) {
+        refusal->suggestion.data = (u_char *) problem->suggestion;
+        refusal->suggestion.len = ngx_strlen(problem->suggestion);
+    }
 
     ctx = ngx_http_sandbox_ctx(r);
 
     if (ctx != NULL) {
         ctx->error = problem->code;
+
+        if (ctx->refuse != NULL) {
+            return ctx->refuse(r, refusal);
+        }
     }
 
-    ngx_http_sandbox_json_init(j, r->pool);
-
-    ngx_http_sandbox_json_raw(j, "{\"status\":");
-    ngx_http_sandbox_json_int(j, (int64_t) problem->status);
-    ngx_http_sandbox_json_raw(j, ",\"title\":");
-    ngx_http_sandbox_json_cstring(j, problem->title);
-    ngx_http_sandbox_json_raw(j, ",\"error\":");
-    ngx_http_sandbox_json_cstring(j, problem->word);
-    ngx_http_sandbox_json_raw(j, ",\"code\":");
-    ngx_http_sandbox_json_cstring(j, problem->code);
-    ngx_http_sandbox_json_raw(j, ",\"detail\":");
-
-    if (len != 0) {
-        ngx_http_sandbox_json_string(j, detail, len);
-
-    } else {
-        ngx_http_sandbox_json_cstring(j, problem->detail);
-    }
-
-    ngx_http_sandbox_json_raw(j, ",\"suggestion\":");
-
-    if (mend_len != 0) {
-        ngx_http_sandbox_json_string(j, mend, mend_len);
-
-    } else {
-        ngx_http_sandbox_json_cstring(j, problem->suggestion);
-    }
+    return ngx_http_sandbox_problem_send(r, refusal);
 }
 
 
 static ngx_int_t
-ngx_http_sandbox_problem_end(ngx_http_request_t *r,
-    ngx_http_sandbox_json_t *j, const ngx_http_sandbox_problem_t *problem,
-    uint64_t retry_after)
+ngx_http_sandbox_problem_send(ngx_http_request_t *r,
+    const ngx_http_sandbox_refusal_t *refusal)
 {
-    u_char     *p;
-    ngx_int_t   rc;
-    ngx_str_t   value;
-
-    ngx_http_sandbox_json_raw(j, "}");
+    ngx_int_t                rc;
+    ngx_http_sandbox_json_t  j;
 
     if (r->header_sent) {
         return NGX_ERROR;
     }
 
-    rc = ngx_http_sandbox_problem_body(r);
+    rc = ngx_http_sandbox_problem_prepare(r, refusal->retry_after);
 
     if (rc != NGX_OK) {
         return rc;
     }
 
-    if (retry_after != 0) {
-        p = ngx_pnalloc(r->pool, NGX_INT64_LEN);
+    ngx_http_sandbox_json_init(&j, r->pool);
 
-        if (p == NULL) {
-            return NGX_HTTP_INTERNAL_SERVER_ERROR;
-        }
+    ngx_http_sandbox_json_raw(&j, "{\"status\":");
+    ngx_http_sandbox_json_int(&j, (int64_t) refusal->status);
+    ngx_http_sandbox_json_raw(&j, ",\"title\":");
+    ngx_http_sandbox_json_cstring(&j, refusal->title);
+    ngx_http_sandbox_json_raw(&j, ",\"error\":");
+    ngx_http_sandbox_json_cstring(&j, refusal->word);
+    ngx_http_sandbox_json_raw(&j, ",\"code\":");
+    ngx_http_sandbox_json_cstring(&j, refusal->code);
+    ngx_http_sandbox_json_raw(&j, ",\"detail\":");
+    ngx_http_sandbox_json_string(&j, refusal->detail.data,
+                                 refusal->detail.len);
+    ngx_http_sandbox_json_raw(&j, ",\"suggestion\":");
+    ngx_http_sandbox_json_string(&j, refusal->suggestion.data,
+                                 refusal->suggestion.len);
 
-        value.data = p;
-        value.len = ngx_sprintf(p, "%uL", retry_after) - p;
-
-        if (ngx_http_sandbox_add_header(r, "Retry-After", &value) != NGX_OK) {
-            return NGX_HTTP_INTERNAL_SERVER_ERROR;
-        }
+    if (refusal->core != NULL) {
+        ngx_http_sandbox_problem_more(&j, refusal);
     }
 
-    return ngx_http_sandbox_json_send_as(r, problem->status,
-                                         "application/problem+json", j);
+    ngx_http_sandbox_json_raw(&j, "}");
+
+    return ngx_http_sandbox_json_send_as(r, refusal->status,
+                                         "application/problem+json", &j);
+}
+
+
+/* What only some errors of the core tell. */
+
+static void
+ngx_http_sandbox_problem_more(ngx_http_sandbox_json_t *j,
+    const ngx_http_sandbox_refusal_t *refusal)
+{
+    char                  limit[32];
+    const sbx_f_error_t  *error;
+
+    static const ngx_uint_t  words =
+        sizeof(ngx_http_sandbox_ended_words) / sizeof(char *);
+
+    error = refusal->core;
+
+    switch (refusal->error) {
+
+    case NGX_HTTP_SANDBOX_QUOTA_EXCEEDED:
+        ngx_http_sandbox_json_raw(j, ",\"scope\":");
+        ngx_http_sandbox_json_string(j, error->scope,
+                            strnlen(error->scope, sizeof(error->scope)));
+        ngx_http_sandbox_json_raw(j, ",\"resource\":");
+        ngx_http_sandbox_json_string(j, error->resource,
+                            strnlen(error->resource,
+                                    sizeof(error->resource)));
+        ngx_http_sandbox_json_raw(j, ",\"limit\":");
+        ngx_http_sandbox_json_raw_len(j, limit,
+            sbx_limit_print(ngx_http_sandbox_problem_row(error),
+                            error->limit, limit));
+        break;
+
+    case NGX_HTTP_SANDBOX_OFFSET_GONE:
+        ngx_http_sandbox_json_raw(j, ",\"stdout_oldest\":");
+        ngx_http_sandbox_json_int(j, (int64_t) error->oldest[0]);
+        ngx_http_sandbox_json_raw(j, ",\"stderr_oldest\":");
+        ngx_http_sandbox_json_int(j, (int64_t) error->oldest[1]);
+        break;
+
+    case NGX_HTTP_SANDBOX_SESSION_NOT_FOUND:
+
+        if (error->ended != SBX_ENDED_NOT && error->ended < words) {
+            ngx_http_sandbox_json_raw(j, ",\"ended\":");
+            ngx_http_sandbox_json_cstring(j,
+                             ngx_http_sandbox_ended_words[error->ended]);
+            ngx_http_sandbox_json_raw(j, ",\"ended_at\":");
+            ngx_http_sandbox_json_time(j, error->ended_at);
+        }
+
+        break;
+
+    default:
+        break;
+    }
+}
+
+
+ngx_int_t
+ngx_http_sandbox_problem_prepare(ngx_http_request_t *r, uint64_t retry_after)
+{
+    u_char     *p;
+    ngx_int_t   rc;
+    ngx_str_t   value;
+
+    rc = ngx_http_sandbox_problem_body(r);
+
+    if (rc != NGX_OK || retry_after == 0) {
+        return rc;
+    }
+
+    p = ngx_pnalloc(r->pool, NGX_INT64_LEN);
+
+    if (p == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    value.data = p;
+    value.len = ngx_sprintf(p, "%uL", retry_after) - p;
+
+    return (ngx_http_sandbox_add_header(r, "Retry-After", &value) == NGX_OK)
+           ? NGX_OK : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
 

@@ -10,7 +10,7 @@
  * broker's socket is root's, and they are not.
  */
 
-#include "ngx_http_sandbox.h"
+#include "e2b/ngx_http_sandbox_e2b.h"
 
 
 #define NGX_HTTP_SANDBOX_START_TIMEOUT   20000
@@ -80,6 +80,12 @@ ngx_http_sandbox_init_module(ngx_cycle_t *cycle)
     }
 
     smcf->control = control->fd;
+
+    /* the state directory is there once the broker has been reached */
+
+    if (smcf->e2b && ngx_http_sandbox_e2b_init(cycle, smcf) != NGX_OK) {
+        return first ? NGX_ERROR : NGX_OK;
+    }
 
     return NGX_OK;
 }

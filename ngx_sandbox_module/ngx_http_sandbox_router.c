@@ -7,28 +7,13 @@
  * the location's name is no route.
  */
 
-#include "ngx_http_sandbox.h"
-
-
-typedef struct {
-    ngx_str_t                   raw;        /* without a leading slash */
-    ngx_str_t                   session;
-    ngx_str_t                   item;
-    ngx_str_t                   path;       /* still encoded */
-    ngx_uint_t                  has_path;
-    ngx_str_t                   rest;       /* and so it stays */
-    u_char                     *base;       /* where the URI begins */
-    ngx_uint_t                  allowed;    /* methods of the path's routes */
-    ngx_http_sandbox_route_t   *route;
-} ngx_http_sandbox_match_t;
+#include "e2b/ngx_http_sandbox_e2b.h"
 
 
 static ngx_int_t ngx_http_sandbox_route(ngx_http_request_t *r,
     ngx_http_sandbox_ctx_t *ctx);
 static ngx_int_t ngx_http_sandbox_raw_path(ngx_http_request_t *r,
     ngx_http_sandbox_match_t *match);
-static ngx_int_t ngx_http_sandbox_raw_uri(ngx_http_request_t *r,
-    ngx_str_t *uri);
 static ngx_int_t ngx_http_sandbox_port_name(ngx_http_request_t *r,
     const ngx_str_t *domain, ngx_http_sandbox_match_t *match);
 static void ngx_http_sandbox_match(ngx_http_request_t *r,
@@ -49,6 +34,7 @@ static const struct {
     { NGX_HTTP_PUT, "PUT" },
     { NGX_HTTP_PATCH, "PATCH" },
     { NGX_HTTP_DELETE, "DELETE" },
+    { NGX_HTTP_OPTIONS, "OPTIONS" },
     { 0, NULL }
 };
 
@@ -89,7 +75,8 @@ ngx_http_sandbox_handler(ngx_http_request_t *r)
         return rc;
     }
 
-    rc = ngx_http_sandbox_identify(r, ctx);
+    rc = (ctx->e2b == NULL) ? ngx_http_sandbox_identify(r, ctx)
+                            : ngx_http_sandbox_e2b_admit(r, ctx);
 
     if (rc != NGX_OK || r->header_sent) {
         return rc;
@@ -123,8 +110,20 @@ ngx_http_sandbox_route(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
+    if (rc == NGX_OK && slcf->api == NGX_HTTP_SANDBOX_API_E2B) {
+        rc = ngx_http_sandbox_e2b_match(r, ctx, &match);
+
+        if ((rc != NGX_OK && rc != NGX_DECLINED) || r->header_sent) {
+            return rc;
+        }
+    }
+
     if (rc == NGX_OK && match.route == NULL) {
         ngx_http_sandbox_match(r, &match);
+    }
+
+    if (match.bound.data != NULL) {
+        match.session = match.bound;
     }
 
     if (match.allowed == 0) {
@@ -171,6 +170,12 @@ ngx_http_sandbox_route(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
                                    "hexadecimal digits after it");
     }
 
+    /* handlers of this one look for their own paths */
+
+    if (slcf->api == NGX_HTTP_SANDBOX_API_E2B) {
+        return NGX_OK;
+    }
+
     return ngx_http_sandbox_path(r, ctx, match.has_path ? &match.path : NULL);
 }
 
@@ -178,7 +183,7 @@ ngx_http_sandbox_route(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
 /* Up to the query.  Where a rewrite made it, it is encoded again, so that
  * there is one form to go on with. */
 
-static ngx_int_t
+ngx_int_t
 ngx_http_sandbox_raw_uri(ngx_http_request_t *r, ngx_str_t *uri)
 {
     size_t      i;
@@ -350,7 +355,11 @@ ngx_http_sandbox_match(ngx_http_request_t *r,
     method = r->method;
     found = *match;
 
-    for (route = ngx_http_sandbox_routes(slcf->api);
+    if (match->routes == NULL) {
+        match->routes = ngx_http_sandbox_routes(slcf->api);
+    }
+
+    for (route = match->routes;
          route->path != NULL;
          route++)
     {
@@ -482,7 +491,7 @@ ngx_http_sandbox_not_allowed(ngx_http_request_t *r, ngx_uint_t allowed)
     ngx_str_t    value;
     ngx_uint_t   i;
 
-    static const size_t  size = sizeof("GET, HEAD, POST, PUT, PATCH, DELETE");
+    static const size_t  size = sizeof("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 
     p = ngx_pnalloc(r->pool, size);
 

@@ -49,45 +49,45 @@ ngx_http_sandbox_route_t  ngx_http_sandbox_admin_routes[] = {
 
     { NGX_HTTP_GET, "settings",
       NGX_HTTP_SANDBOX_BODY_NONE, 0, "admin_settings",
-      ngx_http_sandbox_v1_settings_get },
+      ngx_http_sandbox_v1_settings_get, 0 },
 
     { NGX_HTTP_PATCH, "settings",
       NGX_HTTP_SANDBOX_BODY_JSON, 0, "admin_settings_change",
-      ngx_http_sandbox_v1_settings_patch },
+      ngx_http_sandbox_v1_settings_patch, 0 },
 
     { NGX_HTTP_GET, "quotas",
       NGX_HTTP_SANDBOX_BODY_NONE, 0, "admin_quotas",
-      ngx_http_sandbox_v1_quota_list },
+      ngx_http_sandbox_v1_quota_list, 0 },
 
     { NGX_HTTP_GET, "quotas/{path}",
       NGX_HTTP_SANDBOX_BODY_NONE, 0, "admin_quota",
-      ngx_http_sandbox_v1_quota_get },
+      ngx_http_sandbox_v1_quota_get, 0 },
 
     { NGX_HTTP_PUT, "quotas/{path}",
       NGX_HTTP_SANDBOX_BODY_JSON, 0, "admin_quota_change",
-      ngx_http_sandbox_v1_quota_put },
+      ngx_http_sandbox_v1_quota_put, 0 },
 
     { NGX_HTTP_DELETE, "quotas/{path}",
       NGX_HTTP_SANDBOX_BODY_NONE, 0, "admin_quota_remove",
-      ngx_http_sandbox_v1_quota_delete },
+      ngx_http_sandbox_v1_quota_delete, 0 },
 
     { NGX_HTTP_GET, "sessions",
       NGX_HTTP_SANDBOX_BODY_NONE, 0, "admin_sessions",
-      ngx_http_sandbox_v1_list },
+      ngx_http_sandbox_v1_list, 0 },
 
     { NGX_HTTP_DELETE, "sessions",
       NGX_HTTP_SANDBOX_BODY_NONE, 0, "admin_destroy",
-      ngx_http_sandbox_v1_destroy_all },
+      ngx_http_sandbox_v1_destroy_all, 0 },
 
     { NGX_HTTP_POST, "drain",
       NGX_HTTP_SANDBOX_BODY_JSON, 0, "admin_drain",
-      ngx_http_sandbox_v1_drain },
+      ngx_http_sandbox_v1_drain, 0 },
 
     { NGX_HTTP_POST, "undrain",
       NGX_HTTP_SANDBOX_BODY_JSON, 0, "admin_undrain",
-      ngx_http_sandbox_v1_undrain },
+      ngx_http_sandbox_v1_undrain, 0 },
 
-    { 0, NULL, NGX_HTTP_SANDBOX_BODY_NONE, 0, NULL, NULL }
+    { 0, NULL, NGX_HTTP_SANDBOX_BODY_NONE, 0, NULL, NULL, 0 }
 };
 
 

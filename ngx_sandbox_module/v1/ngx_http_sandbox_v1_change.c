@@ -159,12 +159,15 @@ ngx_int_t
 ngx_http_sandbox_v1_resume(ngx_http_request_t *r)
 {
     sbx_error_t  e;
+    sbx_patch_t  patch;
 
     if (ngx_http_sandbox_op_bind_none(r, &e) != 0) {
         return ngx_http_sandbox_problem_core(r, &e);
     }
 
-    return ngx_http_sandbox_v1_change(r, SBX_OP_RESUME, NULL,
+    ngx_memzero(&patch, sizeof(sbx_patch_t));
+
+    return ngx_http_sandbox_v1_change(r, SBX_OP_RESUME, &patch,
                                       NGX_INVALID_FILE);
 }
 

@@ -30,9 +30,9 @@ ngx_http_sandbox_route_t  ngx_http_sandbox_metrics_routes[] = {
 
     { NGX_HTTP_GET, "",
       NGX_HTTP_SANDBOX_BODY_NONE, 0, "metrics",
-      ngx_http_sandbox_v1_metrics },
+      ngx_http_sandbox_v1_metrics, 0 },
 
-    { 0, NULL, NGX_HTTP_SANDBOX_BODY_NONE, 0, NULL, NULL }
+    { 0, NULL, NGX_HTTP_SANDBOX_BODY_NONE, 0, NULL, NULL, 0 }
 };
 
 

@@ -17,17 +17,17 @@ ngx_http_sandbox_route_t  ngx_http_sandbox_status_routes[] = {
 
     { NGX_HTTP_GET, "",
       NGX_HTTP_SANDBOX_BODY_NONE, 0, "status",
-      ngx_http_sandbox_v1_status },
+      ngx_http_sandbox_v1_status, 0 },
 
     { NGX_HTTP_GET, "data",
       NGX_HTTP_SANDBOX_BODY_NONE, 0, "status_data",
-      ngx_http_sandbox_v1_status_data },
+      ngx_http_sandbox_v1_status_data, 0 },
 
     { NGX_HTTP_GET, "sessions",
       NGX_HTTP_SANDBOX_BODY_NONE, 0, "status_sessions",
-      ngx_http_sandbox_v1_list },
+      ngx_http_sandbox_v1_list, 0 },
 
-    { 0, NULL, NGX_HTTP_SANDBOX_BODY_NONE, 0, NULL, NULL }
+    { 0, NULL, NGX_HTTP_SANDBOX_BODY_NONE, 0, NULL, NULL, 0 }
 };
 
 

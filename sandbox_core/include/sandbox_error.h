@@ -38,6 +38,7 @@ typedef enum {
     SBX_E_OFFSET             = 21,   /* output that is no longer kept */
     SBX_E_FORBIDDEN          = 22,   /* this identity may not do that */
     SBX_E_CONTEXT            = 23,   /* no such context of code */
+    SBX_E_TOKEN              = 24,   /* the session asks for a token */
     SBX_E_MAX
 } sbx_code_t;
 

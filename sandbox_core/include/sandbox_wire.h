@@ -31,7 +31,7 @@
 
 
 #define SBX_WIRE_MAGIC        0x31584253u     /* "SBX1" */
-#define SBX_WIRE_VERSION      5
+#define SBX_WIRE_VERSION      6
 
 #define SBX_ID_MAX            40      /* session id, without NUL */
 #define SBX_NAME_MAX          128     /* tenant, user */
@@ -78,6 +78,7 @@ typedef enum {
     SBX_OP_PAUSE         = 25,
     SBX_OP_RESUME        = 26,
     SBX_OP_END           = 27,   /* DESTROY that gives time */
+    SBX_OP_SAMPLES       = 28,   /* SESSION with META, SAMPLE..., END */
 
     /* the admin API's, answered where sbx_config_t allows it */
     SBX_OP_QUOTA_GET     = 32,
@@ -98,6 +99,10 @@ typedef enum {
     SBX_OP_PORT          = 67,   /* of the capability "ports" */
     SBX_OP_CANCEL        = 68,   /* of none; END counts what was ended */
     SBX_OP_CODE          = 69,   /* of the capability "code" */
+    SBX_OP_LOG           = 70,   /* of none, of a paused session too: no frame
+                                    from the worker; LINE..., END whose
+                                    .count are those that went */
+    SBX_OP_ENV           = 71,   /* of none: STRINGS of "K=V\0" ..., END */
 
     /* broker to init only */
     SBX_OP_CUT           = 128,  /* shut downloads, answer SBX_R_CUT */
@@ -131,10 +136,16 @@ typedef struct {
     char          session[SBX_ID_MAX + 8];  /* "" where none is meant */
     char          tenant[SBX_NAME_MAX + 8]; /* "" = any tenant may */
     char          user[SBX_NAME_MAX + 8];   /* "" = any user */
+    uint32_t      needs;                  /* SBX_CREATE_* that the session must
+                                             have, else E_TOKEN */
+    uint32_t      bars;                   /* that it must not have */
 } sbx_call_t;
 
 /* Of a session that is there: OWNER comes before all other frames. */
 #define SBX_CALL_OWNER        0x01
+/* A paused session with SBX_CREATE_AUTO_RESUME is resumed first, and the call
+ * goes on then. */
+#define SBX_CALL_RESUME       0x02
 
 
 /* After a sbx_call_t for SBX_OP_CREATE.  Descriptors: call, then the blob
@@ -168,10 +179,17 @@ typedef struct {
 #define SBX_CREATE_TIED            0x08   /* answered without END: the session
                                              ends when the worker closes, and
                                              END comes when it has ended */
+#define SBX_CREATE_AUTO_RESUME     0x10   /* for SBX_CALL_RESUME */
+
+/* Kept, and told in SESSION: what they mean is the worker's. */
+#define SBX_CREATE_NO_TOKEN        0x20   /* who has the id needs no token */
+#define SBX_CREATE_PORT_TOKEN      0x40   /* its ports ask for one */
 
 
-/* After a sbx_call_t for SBX_OP_PATCH.  The answer comes when the change is
- * on disk.  Descriptors: call, then a memfd of the metadata, sealed as that of
+/* After a sbx_call_t for SBX_OP_PATCH, and for SBX_OP_RESUME, which does it in
+ * one with resuming (no metadata; without SBX_PATCH_TIMEOUT the session has the
+ * time that was left).  The answer comes when the change is on disk; END's
+ * .count of PAUSE and RESUME is 1 where the session was not so before.  Descriptors: call, then a memfd of the metadata, sealed as that of
  * a CREATE, if its size is not 0. */
 typedef struct {
     uint64_t      timeout;                /* ms from now */
@@ -181,6 +199,7 @@ typedef struct {
 
 #define SBX_PATCH_TIMEOUT          0x01
 #define SBX_PATCH_META             0x02
+#define SBX_PATCH_EXTEND           0x04   /* TIMEOUT: never ends it earlier */
 
 /* After a sbx_call_t for SBX_OP_END. */
 typedef struct {
@@ -198,6 +217,15 @@ typedef struct {
     uint64_t      before;                 /* seq below this; 0 = newest */
     uint64_t      limit;                  /* sessions at most; 0 = all */
 } sbx_list_t;
+
+
+/* After a sbx_call_t for SBX_OP_SAMPLES: unix ms, both included. */
+typedef struct {
+    int64_t       start;
+    int64_t       end;
+    uint32_t      last;                   /* only the newest of these */
+    uint32_t      pad;
+} sbx_samples_t;
 
 
 /* After a sbx_call_t for SBX_OP_EXEC: what the broker needs to make the
@@ -278,6 +306,7 @@ typedef enum {
     SBX_F_SETTING    = 27,    /* sbx_f_setting_t, one for each */
     SBX_F_DRAIN      = 28,    /* sbx_f_drain_t */
     SBX_F_METRICS    = 32,    /* sbx_f_metrics_t */
+    SBX_F_SAMPLE     = 34,    /* sbx_f_sample_t, oldest first */
     SBX_F_OWNER      = 33,    /* sbx_f_owner_t; it does not mean that the
                                  call has happened */
 
@@ -315,7 +344,8 @@ typedef enum {
     SBX_F_RESULT     = 93,    /* sbx_f_result_t, then its fields */
     SBX_F_FIELD      = 94,    /* sbx_f_field_t + its name, then PIECEs */
     SBX_F_PIECE      = 95,    /* next bytes of the field */
-    SBX_F_RAN        = 96     /* sbx_f_ran_t; last */
+    SBX_F_RAN        = 96,    /* sbx_f_ran_t; last */
+    SBX_F_LINE       = 97     /* sbx_f_line_t + strings */
 } sbx_frame_type_t;
 
 
@@ -400,7 +430,43 @@ typedef struct {
     uint64_t      processes;
     uint64_t      disk;
     uint64_t      inodes;
+    uint64_t      memory_cache;           /* of memory: files' pages */
 } sbx_usage_t;
+
+/* What a session used.  Samples cover its whole life: where there are too
+ * many of them, every other one goes and they are taken half as often. */
+typedef struct {
+    int64_t       time;                   /* unix ms */
+    uint64_t      span;                   /* us since the one before */
+    uint64_t      cpu_us;                 /* used in that span */
+    uint64_t      memory;                 /* bytes */
+    uint64_t      memory_cache;
+    uint64_t      disk;
+    uint64_t      disk_total;             /* bytes; the limit's, or that of
+                                             the file system */
+} sbx_f_sample_t;
+
+#define SBX_SAMPLES_MAX         240
+
+/* The session's own log, a ring of SBX_LINES_MAX lines and SBX_LINES_SIZE
+ * bytes.  Strings follow: the message, then fields as "KEY=VALUE\0" ... */
+typedef struct {
+    int64_t       time;                   /* unix ms */
+    uint32_t      level;                  /* sbx_line_level_t */
+    uint32_t      message_len;            /* without a NUL */
+    uint32_t      fields_len;
+    uint32_t      pad;
+} sbx_f_line_t;
+
+typedef enum {
+    SBX_LINE_DEBUG,
+    SBX_LINE_INFO,
+    SBX_LINE_WARN,
+    SBX_LINE_ERROR
+} sbx_line_level_t;
+
+#define SBX_LINES_MAX           1000
+#define SBX_LINES_SIZE          (128 * 1024)
 
 typedef struct {
     char              id[SBX_ID_MAX + 8];
@@ -585,11 +651,19 @@ typedef struct {
     uint32_t      rows;                   /* 1 .. 65535 */
     uint32_t      cols;
     uint64_t      from[2];                /* OUTPUT: SBX_UNSET, the oldest */
+    char          tag[SBX_TAG_MAX + 8];   /* with .pid 0, of all but LIST: the
+                                             newest of it that runs, or else
+                                             that has ended */
 } sbx_f_process_t;
 
 #define SBX_PROCESS_EOF         0x01
 #define SBX_PROCESS_FOREGROUND  0x02      /* SIGNAL: of a terminal, to what
                                              runs in its foreground */
+#define SBX_PROCESS_LIVE        0x04      /* OUTPUT: what comes from now on */
+#define SBX_PROCESS_TTY         0x08      /* STDIN, RESIZE: of a terminal; else
+                                             E_CONFLICT, err ENOTTY */
+#define SBX_PROCESS_PIPE        0x10      /* STDIN: of none; E_CONFLICT, err
+                                             ENOTTY, or EPIPE: it is closed */
 #define SBX_PROCESSES_KEPT      256
 #define SBX_HOLD_TIME           10000000  /* us */
 #define SBX_RINGS_MAX           (8 * 1024 * 1024)
@@ -597,6 +671,8 @@ typedef struct {
 typedef struct {
     uint64_t      from[2];                /* the next byte's offset */
     uint64_t      oldest[2];
+    int32_t       pid;                    /* of whom */
+    uint32_t      flags;                  /* SBX_STATE_* */
 } sbx_f_output_t;
 
 typedef enum {
@@ -606,8 +682,9 @@ typedef enum {
     SBX_KIND_CODE
 } sbx_kind_t;
 
-/* Strings follow: working directory, tag, then argc arguments, each of these
- * with its NUL; cut to 8 KiB in all, SBX_STATE_CUT tells.  Those of an orphan,
+/* Strings follow: working directory, tag, then argc arguments, then envc of
+ * the call's own variables "K=V", each of these with its NUL; cut to 8 KiB in
+ * all, SBX_STATE_CUT tells.  Those of an orphan,
  * and its start, are those of the command that left it behind. */
 typedef struct {
     int32_t       pid;
@@ -618,6 +695,8 @@ typedef struct {
     uint32_t      cwd_len;
     uint32_t      tag_len;                /* 0: none */
     uint32_t      args_len;
+    uint32_t      envc;
+    uint32_t      env_len;
     int64_t       started;                /* unix ms */
     sbx_f_exit_t  exit;                   /* with SBX_STATE_EXITED */
 } sbx_f_state_t;
@@ -639,7 +718,7 @@ typedef struct {
 
 /*
  * FILE.  Strings follow in the same frame, lengths without NULs and without
- * a NUL between: path, then path2.  A path is absolute or relative to the
+ * a NUL between: path, path2, metadata.  A path is absolute or relative to the
  * workspace; empty is the workspace.  Resolved inside the session, as user.
  */
 typedef enum {
@@ -656,8 +735,17 @@ typedef enum {
     SBX_FILE_WATCH     = 10,  /* -> READY, CHANGE...; until a side closes,
                                  or END once the path itself is gone */
     SBX_FILE_PACK      = 11,  /* -> READY, DATA (to the worker) ..., END */
-    SBX_FILE_UNPACK    = 12   /* -> READY; DATA..., -> END: .count entries,
+    SBX_FILE_UNPACK    = 12,  /* -> READY; DATA..., -> END: .count entries,
                                  .size bytes of files */
+    SBX_FILE_COMPOSE   = 13,  /* path2 = the sources, each with its NUL: they
+                                 become path, in this order, and go; -> ENTRY,
+                                 END */
+
+    /* a watch whose events init keeps until they are asked for */
+    SBX_FILE_WATCHER   = 14,  /* as WATCH; -> END: .count is its number */
+    SBX_FILE_EVENTS    = 15,  /* .size = its number; -> CHANGE, ENTRY ...,
+                                 END; E_FILE if there is none */
+    SBX_FILE_UNWATCH   = 16   /* .size = its number; -> END */
 } sbx_file_verb_t;
 
 typedef struct {
@@ -671,7 +759,10 @@ typedef struct {
     uint64_t      skip;                   /* GLOB, LIST: entries to skip */
     uint64_t      limit2;
     uint32_t      path_len;               /* < SBX_PATH_MAX */
-    uint32_t      path2_len;              /* < SBX_PATH_MAX */
+    uint32_t      path2_len;              /* < SBX_PATH_MAX; COMPOSE:
+                                             <= SBX_FILE_SOURCES_MAX */
+    uint32_t      metadata_len;           /* <= SBX_FILE_METADATA_MAX */
+    uint32_t      pad;
 } sbx_f_file_t;
 
 #define SBX_FILE_F_RECURSIVE    0x01      /* DELETE, WATCH */
@@ -681,6 +772,18 @@ typedef struct {
                                              If-None-Match; E_PRECONDITION */
 #define SBX_FILE_F_FIXED        0x10      /* SEARCH: no regular expression */
 #define SBX_FILE_F_GZIP         0x20      /* PACK */
+#define SBX_FILE_F_MORE         0x40      /* STAT, LIST, MKDIR, MOVE, COMPOSE,
+                                             WATCH, WATCHER: entries tell what
+                                             a link leads to, and metadata; an
+                                             ENTRY follows each CHANGE of what
+                                             is there */
+#define SBX_FILE_F_METADATA     0x80      /* PUT: takes the place of what there
+                                             was: "KEY\0VALUE\0" ... */
+
+#define SBX_FILE_METADATA_MAX   4096
+#define SBX_FILE_SOURCES_MAX    32768
+#define SBX_WATCHERS_MAX        64        /* of a session */
+#define SBX_WATCHER_EVENTS      4096      /* kept of one: then OVERFLOW */
 
 #define SBX_SEARCH_TEXT_MAX     1000      /* bytes of a line that are sent */
 
@@ -690,7 +793,8 @@ typedef enum {
     SBX_TYPE_LINK,
     SBX_TYPE_FIFO,
     SBX_TYPE_SOCKET,
-    SBX_TYPE_DEVICE
+    SBX_TYPE_DEVICE,
+    SBX_TYPE_NONE                         /* of a link that leads nowhere */
 } sbx_file_type_t;
 
 /* The path follows; it is absolute. */
@@ -715,7 +819,10 @@ typedef struct {
     uint32_t      text_len;
 } sbx_f_match_t;
 
-/* Strings follow: path, owner, group, target. */
+/* Strings follow: path, owner, group, target, metadata.  With SBX_FILE_F_MORE
+ * the target of a link is where it leads in the end, absolute, and
+ * target_type and target_mode are of that; else it is the link's own text and
+ * they are 0. */
 typedef struct {
     uint32_t      type;                   /* sbx_file_type_t */
     uint32_t      mode;                   /* permission bits, 07777 */
@@ -726,6 +833,10 @@ typedef struct {
     uint32_t      owner_len;
     uint32_t      group_len;
     uint32_t      target_len;
+    uint32_t      target_type;            /* sbx_file_type_t */
+    uint32_t      target_mode;
+    uint32_t      metadata_len;           /* "KEY\0VALUE\0" ... */
+    uint32_t      pad;
 } sbx_f_entry_t;
 
 

@@ -619,6 +619,12 @@ sbx_json_find_field(sbx_json_parser_t *p, sbx_json_frame_t *frame)
     for (i = 0; i < SBX_JSON_FIELDS_MAX; i++) {
         name = frame->fields[i].name;
 
+        if (name == NULL && frame->fields[i].lax) {
+            frame->field = &frame->fields[i];
+
+            return 1;
+        }
+
         if (name == NULL) {
             return sbx_json_fail(p, "is not a field of this object");
         }

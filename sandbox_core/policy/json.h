@@ -93,6 +93,8 @@ struct sbx_json_field_s {
                                              1 when the field is there; 0:
                                              none (put one at no offset 0) */
     unsigned                 required:1;
+    unsigned                 lax:1;       /* of the table's end, whose type is
+                                             ANY: other names are skipped */
     unsigned                 nullable:1;  /* null counts as left out; for a
                                              LIMIT that may be unlimited it
                                              means unlimited */

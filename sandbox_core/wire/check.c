@@ -110,7 +110,8 @@ static const sbx_wire_shape_t  sbx_wire_shapes[] = {
       sbx_wire_destroy_all_strings },
     { SBX_OP_PATCH, sizeof(sbx_patch_t), sbx_wire_no_strings },
     { SBX_OP_PAUSE, 0, sbx_wire_no_strings },
-    { SBX_OP_RESUME, 0, sbx_wire_no_strings },
+    { SBX_OP_RESUME, sizeof(sbx_patch_t), sbx_wire_no_strings },
+    { SBX_OP_SAMPLES, sizeof(sbx_samples_t), sbx_wire_no_strings },
     { SBX_OP_END, sizeof(sbx_end_t), sbx_wire_no_strings },
     { SBX_OP_METRICS, 0, sbx_wire_no_strings },
     { SBX_OP_EXEC, sizeof(sbx_exec_limits_t), sbx_wire_no_strings },
@@ -119,6 +120,8 @@ static const sbx_wire_shape_t  sbx_wire_shapes[] = {
     { SBX_OP_PORT, 0, sbx_wire_no_strings },
     { SBX_OP_CANCEL, 0, sbx_wire_no_strings },
     { SBX_OP_CODE, 0, sbx_wire_no_strings },
+    { SBX_OP_LOG, 0, sbx_wire_no_strings },
+    { SBX_OP_ENV, 0, sbx_wire_no_strings },
     { 0, 0, NULL }
 };
 
@@ -176,7 +179,7 @@ sbx_wire_check_call(const void *buf, size_t n, sbx_error_t *e)
                          "size is wrong for op %u", call.op);
     }
 
-    if (call.flags & ~(uint32_t) SBX_CALL_OWNER) {
+    if (call.flags & ~(uint32_t) (SBX_CALL_OWNER|SBX_CALL_RESUME)) {
         return sbx_error(e, 0, SBX_E_INVALID, "flags are unknown");
     }
 
@@ -237,6 +240,8 @@ sbx_wire_check_task(const void *buf, size_t n, sbx_error_t *e)
     case SBX_OP_THAW:
     case SBX_OP_BUSY:
     case SBX_OP_CODE:
+    case SBX_OP_LOG:
+    case SBX_OP_ENV:
     case SBX_OP_GROUP:
     case SBX_OP_WARM:
     case SBX_OP_HAND_OVER:
@@ -265,6 +270,8 @@ int
 sbx_wire_check_file(const uint8_t *p, size_t n, sbx_f_file_t *file,
     const char **path, const char **path2)
 {
+    size_t  max;
+
     if (n < sizeof(sbx_f_file_t)) {
         return -1;
     }
@@ -273,18 +280,97 @@ sbx_wire_check_file(const uint8_t *p, size_t n, sbx_f_file_t *file,
     p += sizeof(sbx_f_file_t);
     n -= sizeof(sbx_f_file_t);
 
-    if (file->path_len >= SBX_PATH_MAX || file->path2_len >= SBX_PATH_MAX
-        || n != (size_t) file->path_len + file->path2_len)
-    {
-        return -1;
-    }
+    max = (file->verb == SBX_FILE_COMPOSE) ? SBX_FILE_SOURCES_MAX
+                                           : SBX_PATH_MAX - 1;
 
-    if (memchr(p, '\0', n) != NULL) {
+    if (file->path_len >= SBX_PATH_MAX || file->path2_len > max
+        || file->metadata_len > SBX_FILE_METADATA_MAX
+        || n != (size_t) file->path_len + file->path2_len
+                + file->metadata_len)
+    {
         return -1;
     }
 
     *path = (const char *) p;
     *path2 = (const char *) p + file->path_len;
+
+    if (memchr(*path, '\0', file->path_len) != NULL) {
+        return -1;
+    }
+
+    /* several sources, each with its NUL */
+
+    if (file->verb == SBX_FILE_COMPOSE) {
+        if (file->path2_len != 0 && (*path2)[file->path2_len - 1] != '\0') {
+            return -1;
+        }
+
+    } else if (memchr(*path2, '\0', file->path2_len) != NULL) {
+        return -1;
+    }
+
+    return sbx_wire_metadata_ok(sbx_wire_file_metadata(file, *path),
+                                file->metadata_len)
+           ? 0 : -1;
+}
+
+
+/* Pairs of strings, each with its NUL; no key is empty. */
+
+int
+sbx_wire_metadata_ok(const char *p, size_t n)
+{
+    size_t  i, strings, start;
+
+    strings = 0;
+    start = 0;
+
+    for (i = 0; i < n; i++) {
+        if (p[i] != '\0') {
+            continue;
+        }
+
+        if (strings % 2 == 0 && i == start) {
+            return 0;
+        }
+
+        strings++;
+        start = i + 1;
+    }
+
+    return start == n && strings % 2 == 0;
+}
+
+
+int
+sbx_wire_check_line(const uint8_t *p, size_t n, sbx_f_line_t *line,
+    const char **message, const char **fields)
+{
+    if (n < sizeof(sbx_f_line_t)) {
+        return -1;
+    }
+
+    memcpy(line, p, sizeof(sbx_f_line_t));
+    p += sizeof(sbx_f_line_t);
+    n -= sizeof(sbx_f_line_t);
+
+    if (line->level > SBX_LINE_ERROR
+        || line->message_len > SBX_FRAME_MAX
+        || line->fields_len > SBX_FRAME_MAX
+        || n != (size_t) line->message_len + line->fields_len)
+    {
+        return -1;
+    }
+
+    *message = (const char *) p;
+    *fields = *message + line->message_len;
+
+    if (memchr(*message, '\0', line->message_len) != NULL
+        || (line->fields_len != 0
+            && (*fields)[line->fields_len - 1] != '\0'))
+    {
+        return -1;
+    }
 
     return 0;
 }
@@ -310,8 +396,11 @@ sbx_wire_check_entry(const uint8_t *p, size_t n, sbx_f_entry_t *entry,
         || entry->owner_len > SBX_NAME_MAX
         || entry->group_len > SBX_NAME_MAX
         || entry->target_len > SBX_PATH_MAX
+        || entry->target_type > SBX_TYPE_NONE
+        || entry->metadata_len > SBX_FILE_METADATA_MAX
         || n != (size_t) entry->path_len + entry->owner_len
-                + entry->group_len + entry->target_len)
+                + entry->group_len + entry->target_len
+                + entry->metadata_len)
     {
         return -1;
     }
@@ -321,7 +410,25 @@ sbx_wire_check_entry(const uint8_t *p, size_t n, sbx_f_entry_t *entry,
     *group = *owner + entry->owner_len;
     *target = *group + entry->group_len;
 
-    return 0;
+    return sbx_wire_metadata_ok(sbx_wire_entry_metadata(entry, *target),
+                                entry->metadata_len)
+           ? 0 : -1;
+}
+
+
+/* Whether p is count strings, each with its NUL. */
+
+static int
+sbx_wire_check_table(const char *p, size_t len, uint32_t count)
+{
+    size_t    i;
+    uint32_t  ends;
+
+    for (ends = 0, i = 0; i < len; i++) {
+        ends += (p[i] == '\0');
+    }
+
+    return ends == count && (len == 0 || p[len - 1] == '\0');
 }
 
 
@@ -329,9 +436,6 @@ int
 sbx_wire_check_state(const uint8_t *p, size_t n, sbx_f_state_t *state,
     const char **cwd, const char **tag, const char **args)
 {
-    size_t    i;
-    uint32_t  ends;
-
     if (n < sizeof(sbx_f_state_t)) {
         return -1;
     }
@@ -343,7 +447,9 @@ sbx_wire_check_state(const uint8_t *p, size_t n, sbx_f_state_t *state,
     if (state->kind > SBX_KIND_CODE || state->user > SBX_USER_ROOT
         || state->cwd_len >= SBX_PATH_MAX || state->tag_len > SBX_TAG_MAX
         || state->args_len > SBX_FRAME_MAX
-        || n != (size_t) state->cwd_len + state->tag_len + state->args_len)
+        || state->env_len > SBX_FRAME_MAX
+        || n != (size_t) state->cwd_len + state->tag_len + state->args_len
+                + state->env_len)
     {
         return -1;
     }
@@ -357,15 +463,10 @@ sbx_wire_check_state(const uint8_t *p, size_t n, sbx_f_state_t *state,
         return -1;
     }
 
-    for (ends = 0, i = 0; i < state->args_len; i++) {
-        ends += ((*args)[i] == '\0');
-    }
-
-    if (ends != state->argc || (i != 0 && (*args)[i - 1] != '\0')) {
-        return -1;
-    }
-
-    return 0;
+    return (sbx_wire_check_table(*args, state->args_len, state->argc)
+            && sbx_wire_check_table(*args + state->args_len, state->env_len,
+                                    state->envc))
+           ? 0 : -1;
 }
 
 

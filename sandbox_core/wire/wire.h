@@ -72,6 +72,15 @@ int sbx_wire_check_file(const uint8_t *p, size_t n, sbx_f_file_t *file,
 int sbx_wire_check_entry(const uint8_t *p, size_t n, sbx_f_entry_t *entry,
     const char **path, const char **owner, const char **group,
     const char **target);
+/* Where in these their further strings are: "KEY\0VALUE\0" ..., "K=V\0" ... */
+#define sbx_wire_file_metadata(file, path)                                    \
+    ((path) + (file)->path_len + (file)->path2_len)
+#define sbx_wire_entry_metadata(entry, target)                                \
+    ((target) + (entry)->target_len)
+#define sbx_wire_state_env(state, args)  ((args) + (state)->args_len)
+int sbx_wire_metadata_ok(const char *p, size_t n);
+int sbx_wire_check_line(const uint8_t *p, size_t n, sbx_f_line_t *line,
+    const char **message, const char **fields);
 int sbx_wire_check_change(const uint8_t *p, size_t n, sbx_f_change_t *change,
     const char **path);
 int sbx_wire_check_match(const uint8_t *p, size_t n, sbx_f_match_t *match,
