@@ -377,8 +377,7 @@ states(void)
     state.envc = 1;
     state.env_len = 3;
     n = state_frame(p, &state, text, sizeof(text));
-    ok(sbx_wire_check_state(p, n, &out, &cwd, &tag, &args) == 0
-       && memcmp(sbx_wire_state_env(&out, args), "\0x", 3) != 0,
+    ok(sbx_wire_check_state(p, n, &out, &cwd, &tag, &args) != 0,
        "variables are counted by their NULs");
     state.envc = 2;
     n = state_frame(p, &state, "/srvblueecho\0" "\0" "x", 16);
