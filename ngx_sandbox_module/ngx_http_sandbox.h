@@ -275,7 +275,7 @@ typedef struct {
     ngx_uint_t                    has_path;
     ngx_str_t                     rest;       /* and so it stays */
     u_char                       *base;       /* where the URI begins */
-    ngx_uint_t                    allowed;    /* methods of the path's routes */
+    ngx_uint_t                    allowed;    /* methods of its routes */
     ngx_http_sandbox_route_t     *route;
     ngx_http_sandbox_route_t     *routes;     /* that it is matched with */
     ngx_str_t                     bound;      /* the session that headers or

@@ -127,8 +127,8 @@ ngx_int_t ngx_http_sandbox_e2b_say(ngx_http_request_t *r, ngx_uint_t status,
  * A unary handler begins with _bind() and ends with _reply() or _empty(); a
  * streaming one with _bind_stream(), after which refusals go into the last
  * frame of a 200.  Both strip the envelope that a body may have.  -1: e says
- * why.  Tables of fields are lax (json.h), and have the names of proto3 JSON in
- * both spellings.
+ * why.  Tables of fields are lax (json.h), and have the names of proto3 JSON
+ * in both spellings.
  */
 
 int ngx_http_sandbox_e2b_bind(ngx_http_request_t *r,
