@@ -7,8 +7,8 @@
  * is told by the host's name, "<port>-<id>.<domain>", or by the headers
  * E2b-Sandbox-Id and E2b-Sandbox-Port, or by a path "envd/<id>/...".
  *
- * Every sandbox has an access token that is derived from its id with a key of
- * the state directory, and so has nothing to be kept.
+ * Every sandbox has an access token that is derived from its id with the
+ * broker's key, and so has nothing to be kept.
  */
 
 #ifndef _NGX_HTTP_SANDBOX_E2B_H_INCLUDED_
@@ -18,11 +18,6 @@
 #include "ngx_http_sandbox_op.h"
 #include "ngx_http_sandbox_op_session.h"
 
-
-/* In the master, once the broker has been reached: reads the key of tokens, or
- * makes it.  NGX_ERROR is logged. */
-ngx_int_t ngx_http_sandbox_e2b_init(ngx_cycle_t *cycle,
-    ngx_http_sandbox_main_conf_t *smcf);
 
 /*
  * Which plane a request belongs to, with its routes or its port.  NGX_OK, or
