@@ -492,6 +492,8 @@ typedef enum {
     NGX_HTTP_SANDBOX_STREAM_NONE,
     NGX_HTTP_SANDBOX_STREAM_NDJSON,
     NGX_HTTP_SANDBOX_STREAM_SSE,
+    NGX_HTTP_SANDBOX_STREAM_CONNECT, /* messages with their lengths before
+                                        them: JSON text as the caller has it */
     NGX_HTTP_SANDBOX_STREAM_RAW      /* a connection that was upgraded */
 } ngx_http_sandbox_stream_e;
 
@@ -512,6 +514,10 @@ struct ngx_http_sandbox_stream_s {
     /* Says something when nothing was said for a while, and returns as
      * _send() does; set by _create(), for RAW by the caller. */
     ngx_int_t                   (*ping)(ngx_http_sandbox_stream_t *s);
+    ngx_msec_t                    idle;         /* that while; _create()'s */
+    ngx_msec_t                    stay;         /* the worker's time to end,
+                                                   for cut(), where there is
+                                                   none; 0: none */
 
     /* what follows is the stream's own */
     ngx_buf_t                     nothing;
@@ -522,6 +528,8 @@ struct ngx_http_sandbox_stream_s {
     ngx_msec_t                    last;         /* when something was sent */
     unsigned                      late:1;       /* the worker is to end */
     unsigned                      over:1;
+    unsigned                      ended:1;      /* CONNECT: its last message
+                                                   is written */
 };
 
 /* What the request's Accept prefers of what it names; NONE is JSON, or
@@ -538,9 +546,15 @@ ngx_http_sandbox_stream_t *ngx_http_sandbox_stream_create(
 ngx_int_t ngx_http_sandbox_stream_open(ngx_http_sandbox_stream_t *s);
 
 /* Begins an event, up to its type; members follow, with a comma before each,
- * and no brace.  It is _send()'s after that. */
+ * and no brace.  It is _send()'s after that.  CONNECT has no type: all of the
+ * text follows, with its braces. */
 ngx_http_sandbox_json_t *ngx_http_sandbox_stream_event(
     ngx_http_sandbox_stream_t *s, const char *type);
+
+/* The same for the last message of CONNECT, which _close() else writes: it
+ * tells how all ended. */
+ngx_http_sandbox_json_t *ngx_http_sandbox_stream_trailer(
+    ngx_http_sandbox_stream_t *s);
 
 /* NGX_OK; NGX_AGAIN: the client is behind, and call is to be stopped, as
  * frame() does by returning it; NGX_ERROR: to be finalized with. */
@@ -555,6 +569,9 @@ void ngx_http_sandbox_stream_leave(ngx_http_sandbox_stream_t *s);
 
 /* Whether the client has yet to take something. */
 ngx_uint_t ngx_http_sandbox_stream_behind(ngx_http_sandbox_stream_t *s);
+
+/* Makes the stream's pool, for what goes with the next event. */
+ngx_int_t ngx_http_sandbox_stream_room(ngx_http_sandbox_stream_t *s);
 
 /* _send() and _close() in one. */
 ngx_int_t ngx_http_sandbox_stream_last(ngx_http_sandbox_stream_t *s);

@@ -111,6 +111,8 @@ ngx_http_sandbox_e2b_admit(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
         return ngx_http_sandbox_identify(r, ctx);
     }
 
+    ngx_http_sandbox_e2b_rpc(ctx);
+
     smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
 
     if (smcf->token_key == NULL) {
