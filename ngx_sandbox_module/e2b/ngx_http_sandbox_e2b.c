@@ -42,6 +42,7 @@ ngx_http_sandbox_e2b_match(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx,
     ctx->refuse = ngx_http_sandbox_e2b_refuse_control;
 
     rc = ngx_http_sandbox_e2b_host(r, &port, &id);
+    e2b->by_host = (rc == NGX_OK);
 
     if (rc == NGX_DECLINED) {
         rc = ngx_http_sandbox_e2b_headers(r, &port, &id);
@@ -203,7 +204,7 @@ ngx_http_sandbox_e2b_data(ngx_http_request_t *r,
 
     default:
         e2b->plane = NGX_HTTP_SANDBOX_E2B_PLANE_PORT;
-        ctx->refuse = ngx_http_sandbox_e2b_refuse_data;
+        ctx->refuse = ngx_http_sandbox_e2b_refuse_port;
 
         match->item = *port;
         match->base = match->item.data + match->item.len;
