@@ -345,6 +345,7 @@ sbx_init_file_verb_move(sbx_init_serve_t *s, sbx_f_end_t *end,
     }
 
     end->count = 1;
+    sbx_init_meta_moved(to, name2);
 
     return sbx_init_entry_of(s, to, name2, e);
 }
