@@ -222,10 +222,18 @@ sbx_init_entry_send(sbx_init_serve_t *s, int dirfd, const char *name,
 
 int
 sbx_init_entry_of(sbx_init_serve_t *s, int dirfd, const char *name,
-    sbx_error_t *e)
+    const char *given, sbx_error_t *e)
 {
     char    path[2 * SBX_PATH_MAX];
     size_t  len;
+
+    if (s->file.flags & SBX_FILE_F_MORE) {
+        if (sbx_init_given(given, path, &len, e) != 0) {
+            return -1;
+        }
+
+        return sbx_init_entry_send(s, dirfd, name, path, len ? len : 1, e);
+    }
 
     if (sbx_init_real(dirfd, path, SBX_PATH_MAX + 64, e) != 0) {
         return -1;

@@ -85,7 +85,7 @@ sbx_init_file_verb_compose(sbx_init_serve_t *s, sbx_f_end_t *end,
     end->size = put.size;
     end->count = c.n;
 
-    return sbx_init_entry_of(s, put.dir, put.name, e);
+    return sbx_init_entry_of(s, put.dir, put.name, s->path, e);
 }
 
 

@@ -143,14 +143,23 @@ sbx_init_list_run(sbx_init_list_t *list, int fd, uint64_t states)
         file->limit = SBX_INIT_LIST_NAMES;
     }
 
-    if (sbx_init_real(fd, list->path, SBX_PATH_MAX + 64, list->e) != 0) {
-        return -1;
-    }
+    if (file->verb == SBX_FILE_LIST && (file->flags & SBX_FILE_F_MORE)) {
+        if (sbx_init_given(list->s->path, list->path, &list->len, list->e)
+            != 0)
+        {
+            return -1;
+        }
 
-    list->len = strlen(list->path);
+    } else {
+        if (sbx_init_real(fd, list->path, SBX_PATH_MAX + 64, list->e) != 0) {
+            return -1;
+        }
 
-    if (list->len == 1) {
-        list->len = 0;
+        list->len = strlen(list->path);
+
+        if (list->len == 1) {
+            list->len = 0;
+        }
     }
 
     list->base = list->len;

@@ -1,6 +1,6 @@
 /*
- * Metadata of files: extended attributes "user.sandbox.KEY", which go where
- * the file goes.  A program of the session may read and set them, too.
+ * Metadata of files: extended attributes "user.KEY", which go where the file
+ * goes.  A program of the session may read and set them, too.
  *
  * Where the file system takes none (tmpfs before Linux 6.6), or not so much
  * (ext4: a block for all of a file's), it is kept in memory that init has in
@@ -24,7 +24,7 @@
 #include <sys/xattr.h>
 
 
-#define SBX_INIT_META_PREFIX   "user.sandbox."
+#define SBX_INIT_META_PREFIX   "user."
 #define SBX_INIT_META_SLOTS    512
 #define SBX_INIT_META_NAME     256          /* with its NUL */
 #define SBX_INIT_META_LIST     65536        /* the kernel's own bound */

@@ -90,5 +90,5 @@ sbx_init_file_verb_stat(sbx_init_serve_t *s, sbx_f_end_t *end,
 
     end->count = 1;
 
-    return sbx_init_entry_of(s, fd, name, e);
+    return sbx_init_entry_of(s, fd, name, s->path, e);
 }

@@ -106,6 +106,9 @@ int sbx_init_hidden(const char *name);
 /* resolve.c: all paths, inside the session's root */
 /* "path" made absolute by the workspace. */
 int sbx_init_path(const char *path, char *buf, sbx_error_t *e);
+/* The same without slashes at its end, in SBX_PATH_MAX bytes: what entries
+ * with SBX_FILE_F_MORE begin with.  Of the root *len is 0. */
+int sbx_init_given(const char *path, char *buf, size_t *len, sbx_error_t *e);
 /* openat2() below the root, links followed but none of procfs. */
 int sbx_init_open(sbx_init_serve_t *s, const char *path, uint64_t flags,
     sbx_error_t *e);
@@ -144,9 +147,9 @@ int sbx_init_entry_send(sbx_init_serve_t *s, int dirfd, const char *name,
 size_t sbx_init_entry_fill(uint8_t *buf, const struct stat *st,
     const char *path, size_t len, const sbx_init_more_t *more);
 uint32_t sbx_init_entry_type(mode_t mode);
-/* The entry of a path that was resolved by sbx_init_parent(). */
+/* The entry of the path "given", which was resolved to this. */
 int sbx_init_entry_of(sbx_init_serve_t *s, int dirfd, const char *name,
-    sbx_error_t *e);
+    const char *given, sbx_error_t *e);
 
 /* file_more.c: for SBX_FILE_F_MORE; what it tells is valid until the next. */
 void sbx_init_more_look(sbx_init_serve_t *s, int dirfd, const char *name,
