@@ -438,6 +438,8 @@ struct sbx_broker_s {
     int              init_exe;
     void            *filter;
     size_t           filter_size;
+    void            *files_filter;
+    size_t           files_filter_size;
     void            *init_filter;
     size_t           init_filter_size;
     sbx_enforcement_t enforcement;
