@@ -95,6 +95,11 @@ int ngx_http_sandbox_op_string(ngx_http_request_t *r, const char *name,
 int ngx_http_sandbox_op_env(ngx_pool_t *pool, const sbx_json_map_t *env,
     u_char **packed, size_t *size, sbx_error_t *e);
 
+/* Of a command: NGX_OK and what the log variables show; NGX_ERROR for an end
+ * that cannot be. */
+ngx_int_t ngx_http_sandbox_op_exit(ngx_http_request_t *r,
+    const sbx_f_exit_t *end);
+
 /* A fixed array of the wire as a JSON string, NUL terminated or not. */
 #define ngx_http_sandbox_op_array(j, a)                                       \
     ngx_http_sandbox_json_string(j, a, ngx_strnlen((u_char *) (a), sizeof(a)))
