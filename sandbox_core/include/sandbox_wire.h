@@ -53,6 +53,7 @@
 #define SBX_BINDS_SIZE        32768   /* the table of host directories */
 #define SBX_BINDS_MAX         64
 #define SBX_BIND_NAME_MAX     64
+#define SBX_TOKEN_KEY         32
 
 
 /*
@@ -275,6 +276,9 @@ typedef struct {
     sbx_error_t   error;
     int32_t       broker_pid;
     int32_t       keeper_pid;
+    uint8_t       token_key[SBX_TOKEN_KEY];  /* of this state directory: the
+                                                server's, to derive tokens of
+                                                sessions from */
 } sbx_hello_t;
 
 
