@@ -60,7 +60,8 @@ typedef struct {
     ngx_array_t                  *templates;  /* ..._template_t, or NULL */
     ngx_array_t                  *pools;      /* ..._pool_t, or NULL */
     ngx_uint_t                    e2b;        /* a location has that API */
-    u_char                       *token_key;  /* 32 bytes, NULL without e2b */
+    u_char                       *token_key;  /* SBX_TOKEN_KEY bytes, NULL
+                                                 where no broker was reached */
 } ngx_http_sandbox_main_conf_t;
 
 
@@ -275,7 +276,7 @@ typedef struct {
     ngx_uint_t                    has_path;
     ngx_str_t                     rest;       /* and so it stays */
     u_char                       *base;       /* where the URI begins */
-    ngx_uint_t                    allowed;    /* methods of the path's routes */
+    ngx_uint_t                    allowed;    /* methods of its routes */
     ngx_http_sandbox_route_t     *route;
     ngx_http_sandbox_route_t     *routes;     /* that it is matched with */
     ngx_str_t                     bound;      /* the session that headers or
@@ -491,6 +492,8 @@ typedef enum {
     NGX_HTTP_SANDBOX_STREAM_NONE,
     NGX_HTTP_SANDBOX_STREAM_NDJSON,
     NGX_HTTP_SANDBOX_STREAM_SSE,
+    NGX_HTTP_SANDBOX_STREAM_CONNECT, /* messages with their lengths before
+                                        them: JSON text as the caller has it */
     NGX_HTTP_SANDBOX_STREAM_RAW      /* a connection that was upgraded */
 } ngx_http_sandbox_stream_e;
 
@@ -511,6 +514,10 @@ struct ngx_http_sandbox_stream_s {
     /* Says something when nothing was said for a while, and returns as
      * _send() does; set by _create(), for RAW by the caller. */
     ngx_int_t                   (*ping)(ngx_http_sandbox_stream_t *s);
+    ngx_msec_t                    idle;         /* that while; _create()'s */
+    ngx_msec_t                    stay;         /* the worker's time to end,
+                                                   for cut(), where there is
+                                                   none; 0: none */
 
     /* what follows is the stream's own */
     ngx_buf_t                     nothing;
@@ -521,6 +528,8 @@ struct ngx_http_sandbox_stream_s {
     ngx_msec_t                    last;         /* when something was sent */
     unsigned                      late:1;       /* the worker is to end */
     unsigned                      over:1;
+    unsigned                      ended:1;      /* CONNECT: its last message
+                                                   is written */
 };
 
 /* What the request's Accept prefers of what it names; NONE is JSON, or
@@ -537,9 +546,15 @@ ngx_http_sandbox_stream_t *ngx_http_sandbox_stream_create(
 ngx_int_t ngx_http_sandbox_stream_open(ngx_http_sandbox_stream_t *s);
 
 /* Begins an event, up to its type; members follow, with a comma before each,
- * and no brace.  It is _send()'s after that. */
+ * and no brace.  It is _send()'s after that.  CONNECT has no type: all of the
+ * text follows, with its braces. */
 ngx_http_sandbox_json_t *ngx_http_sandbox_stream_event(
     ngx_http_sandbox_stream_t *s, const char *type);
+
+/* The same for the last message of CONNECT, which _close() else writes: it
+ * tells how all ended. */
+ngx_http_sandbox_json_t *ngx_http_sandbox_stream_trailer(
+    ngx_http_sandbox_stream_t *s);
 
 /* NGX_OK; NGX_AGAIN: the client is behind, and call is to be stopped, as
  * frame() does by returning it; NGX_ERROR: to be finalized with. */
@@ -554,6 +569,9 @@ void ngx_http_sandbox_stream_leave(ngx_http_sandbox_stream_t *s);
 
 /* Whether the client has yet to take something. */
 ngx_uint_t ngx_http_sandbox_stream_behind(ngx_http_sandbox_stream_t *s);
+
+/* Makes the stream's pool, for what goes with the next event. */
+ngx_int_t ngx_http_sandbox_stream_room(ngx_http_sandbox_stream_t *s);
 
 /* _send() and _close() in one. */
 ngx_int_t ngx_http_sandbox_stream_last(ngx_http_sandbox_stream_t *s);

@@ -10,7 +10,7 @@
  * broker's socket is root's, and they are not.
  */
 
-#include "e2b/ngx_http_sandbox_e2b.h"
+#include "ngx_http_sandbox.h"
 
 
 #define NGX_HTTP_SANDBOX_START_TIMEOUT   20000
@@ -24,7 +24,8 @@ typedef struct {
 static ngx_int_t ngx_http_sandbox_connect(ngx_cycle_t *cycle,
     ngx_http_sandbox_main_conf_t *smcf, ngx_uint_t level, ngx_fd_t *fd);
 static char *ngx_http_sandbox_log_path(ngx_cycle_t *cycle);
-static ngx_fd_t ngx_http_sandbox_old_control(ngx_cycle_t *cycle);
+static ngx_fd_t ngx_http_sandbox_old_control(ngx_cycle_t *cycle,
+    ngx_http_sandbox_main_conf_t *smcf);
 static void ngx_http_sandbox_close_control(void *data);
 
 
@@ -76,16 +77,10 @@ ngx_http_sandbox_init_module(ngx_cycle_t *cycle)
             return NGX_ERROR;
         }
 
-        control->fd = ngx_http_sandbox_old_control(cycle);
+        control->fd = ngx_http_sandbox_old_control(cycle, smcf);
     }
 
     smcf->control = control->fd;
-
-    /* the state directory is there once the broker has been reached */
-
-    if (smcf->e2b && ngx_http_sandbox_e2b_init(cycle, smcf) != NGX_OK) {
-        return first ? NGX_ERROR : NGX_OK;
-    }
 
     return NGX_OK;
 }
@@ -119,6 +114,17 @@ ngx_http_sandbox_connect(ngx_cycle_t *cycle,
     ngx_log_error(NGX_LOG_NOTICE, cycle->log, 0,
                   "sandbox: broker %d, keeper %d", (int) hello.broker_pid,
                   (int) hello.keeper_pid);
+
+    smcf->token_key = ngx_pnalloc(cycle->pool, SBX_TOKEN_KEY);
+
+    if (smcf->token_key == NULL) {
+        (void) close(*fd);
+        *fd = NGX_INVALID_FILE;
+
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(smcf->token_key, hello.token_key, SBX_TOKEN_KEY);
 
     return NGX_OK;
 }
@@ -157,7 +163,8 @@ ngx_http_sandbox_log_path(ngx_cycle_t *cycle)
  */
 
 static ngx_fd_t
-ngx_http_sandbox_old_control(ngx_cycle_t *cycle)
+ngx_http_sandbox_old_control(ngx_cycle_t *cycle,
+    ngx_http_sandbox_main_conf_t *smcf)
 {
     ngx_fd_t                       fd;
     ngx_uint_t                     i;
@@ -178,6 +185,18 @@ ngx_http_sandbox_old_control(ngx_cycle_t *cycle)
 
     if (old == NULL || old->control == NGX_INVALID_FILE) {
         return NGX_INVALID_FILE;
+    }
+
+    /* in the pool of a cycle that goes */
+
+    if (old->token_key != NULL) {
+        smcf->token_key = ngx_pnalloc(cycle->pool, SBX_TOKEN_KEY);
+
+        if (smcf->token_key == NULL) {
+            return NGX_INVALID_FILE;
+        }
+
+        ngx_memcpy(smcf->token_key, old->token_key, SBX_TOKEN_KEY);
     }
 
     fd = fcntl(old->control, F_DUPFD_CLOEXEC, 0);

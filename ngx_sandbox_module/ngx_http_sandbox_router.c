@@ -491,7 +491,8 @@ ngx_http_sandbox_not_allowed(ngx_http_request_t *r, ngx_uint_t allowed)
     ngx_str_t    value;
     ngx_uint_t   i;
 
-    static const size_t  size = sizeof("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+    static const size_t  size =
+        sizeof("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 
     p = ngx_pnalloc(r->pool, size);
 

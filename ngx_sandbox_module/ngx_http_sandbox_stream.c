@@ -19,10 +19,15 @@
 
 #define NGX_HTTP_SANDBOX_STREAM_POOL    4096
 
+/* of a message of Connect: flags, and the length of what follows */
+#define NGX_HTTP_SANDBOX_STREAM_HEAD    5
+#define NGX_HTTP_SANDBOX_STREAM_END     0x02
+
 
 static ngx_int_t ngx_http_sandbox_stream_headers(
     ngx_http_sandbox_stream_t *s);
-static ngx_int_t ngx_http_sandbox_stream_room(ngx_http_sandbox_stream_t *s);
+static ngx_int_t ngx_http_sandbox_stream_measure(
+    ngx_http_sandbox_stream_t *s);
 static ngx_int_t ngx_http_sandbox_stream_output(
     ngx_http_sandbox_stream_t *s, ngx_chain_t *out);
 static ngx_int_t ngx_http_sandbox_stream_wait(ngx_http_sandbox_stream_t *s);
@@ -200,6 +205,7 @@ ngx_http_sandbox_stream_create(ngx_http_request_t *r,
 
     s->request = r;
     s->form = form;
+    s->idle = NGX_HTTP_SANDBOX_STREAM_IDLE;
     s->ping = ngx_http_sandbox_stream_ping;
 
     s->timer.handler = ngx_http_sandbox_stream_timer;
@@ -248,7 +254,7 @@ ngx_http_sandbox_stream_open(ngx_http_sandbox_stream_t *s)
     }
 
     s->last = ngx_current_msec;
-    ngx_add_timer(&s->timer, s->late ? 1 : NGX_HTTP_SANDBOX_STREAM_IDLE);
+    ngx_add_timer(&s->timer, s->late ? 1 : s->idle);
 
     /* a client may wait for this before it does what brings an event */
 
@@ -284,13 +290,19 @@ ngx_http_sandbox_stream_headers(ngx_http_sandbox_stream_t *s)
         }
     }
 
-    for (i = 0; ngx_http_sandbox_stream_types[i].form != s->form; i++) {
-        /* void */
+    if (s->form == NGX_HTTP_SANDBOX_STREAM_CONNECT) {
+        ngx_str_set(&r->headers_out.content_type, "application/connect+json");
+
+    } else {
+        for (i = 0; ngx_http_sandbox_stream_types[i].form != s->form; i++) {
+            /* void */
+        }
+
+        r->headers_out.content_type = ngx_http_sandbox_stream_types[i].type;
     }
 
     r->headers_out.status = NGX_HTTP_OK;
     r->headers_out.status_line.len = 0;
-    r->headers_out.content_type = ngx_http_sandbox_stream_types[i].type;
     r->headers_out.content_type_len = r->headers_out.content_type.len;
     r->headers_out.content_type_lowcase = NULL;
     ngx_http_clear_content_length(r);
@@ -305,6 +317,15 @@ ngx_int_t
 ngx_http_sandbox_stream_close(ngx_http_sandbox_stream_t *s)
 {
     ngx_int_t  rc;
+
+    if (s->form == NGX_HTTP_SANDBOX_STREAM_CONNECT && !s->ended) {
+        ngx_http_sandbox_json_raw(ngx_http_sandbox_stream_trailer(s), "{}");
+
+        if (ngx_http_sandbox_stream_send(s) == NGX_ERROR) {
+            ngx_http_sandbox_stream_quiet(s);
+            return NGX_ERROR;
+        }
+    }
 
     ngx_http_sandbox_stream_quiet(s);
 
@@ -369,7 +390,7 @@ ngx_http_sandbox_stream_cleanup(void *data)
 /* ---- what goes ---------------------------------------------------------- */
 
 
-static ngx_int_t
+ngx_int_t
 ngx_http_sandbox_stream_room(ngx_http_sandbox_stream_t *s)
 {
     if (s->pool == NULL) {
@@ -386,6 +407,8 @@ ngx_http_sandbox_stream_event(ngx_http_sandbox_stream_t *s, const char *type)
 {
     ngx_http_sandbox_json_t  *j;
 
+    static const u_char  head[NGX_HTTP_SANDBOX_STREAM_HEAD];
+
     j = &s->json;
 
     if (ngx_http_sandbox_stream_room(s) != NGX_OK) {
@@ -400,6 +423,11 @@ ngx_http_sandbox_stream_event(ngx_http_sandbox_stream_t *s, const char *type)
 
     ngx_http_sandbox_json_init(j, s->pool);
 
+    if (s->form == NGX_HTTP_SANDBOX_STREAM_CONNECT) {
+        ngx_http_sandbox_json_raw_len(j, head, sizeof(head));
+        return j;
+    }
+
     if (s->form == NGX_HTTP_SANDBOX_STREAM_SSE) {
         ngx_http_sandbox_json_raw(j, "event: ");
         ngx_http_sandbox_json_raw(j, type);
@@ -413,6 +441,47 @@ ngx_http_sandbox_stream_event(ngx_http_sandbox_stream_t *s, const char *type)
 }
 
 
+ngx_http_sandbox_json_t *
+ngx_http_sandbox_stream_trailer(ngx_http_sandbox_stream_t *s)
+{
+    ngx_http_sandbox_json_t  *j;
+
+    j = ngx_http_sandbox_stream_event(s, NULL);
+
+    if (!j->failed) {
+        j->out->buf->pos[0] = NGX_HTTP_SANDBOX_STREAM_END;
+        s->ended = 1;
+    }
+
+    return j;
+}
+
+
+/* The length of a message is known when all of it is written. */
+
+static ngx_int_t
+ngx_http_sandbox_stream_measure(ngx_http_sandbox_stream_t *s)
+{
+    off_t    len;
+    u_char  *p;
+
+    len = s->json.size - NGX_HTTP_SANDBOX_STREAM_HEAD;
+
+    if (s->json.failed || len < 0 || len > NGX_MAX_INT32_VALUE) {
+        return NGX_ERROR;
+    }
+
+    p = s->json.out->buf->pos + 1;
+
+    *p++ = (u_char) (len >> 24);
+    *p++ = (u_char) (len >> 16);
+    *p++ = (u_char) (len >> 8);
+    *p = (u_char) len;
+
+    return NGX_OK;
+}
+
+
 ngx_int_t
 ngx_http_sandbox_stream_send(ngx_http_sandbox_stream_t *s)
 {
@@ -420,7 +489,15 @@ ngx_http_sandbox_stream_send(ngx_http_sandbox_stream_t *s)
 
     j = &s->json;
 
-    ngx_http_sandbox_json_raw(j, "}\n");
+    if (s->form == NGX_HTTP_SANDBOX_STREAM_CONNECT) {
+
+        if (ngx_http_sandbox_stream_measure(s) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+    } else {
+        ngx_http_sandbox_json_raw(j, "}\n");
+    }
 
     if (s->form == NGX_HTTP_SANDBOX_STREAM_SSE) {
         ngx_http_sandbox_json_raw(j, "\n");
@@ -668,6 +745,10 @@ ngx_http_sandbox_stream_leaves(ngx_http_sandbox_stream_t *s)
                                            ngx_core_module);
     timeout = ccf->shutdown_timeout;
 
+    if (timeout == 0) {
+        timeout = s->stay;
+    }
+
     if (timeout != 0 && !s->cutter.timer_set) {
         ngx_add_timer(&s->cutter, timeout - ngx_min(timeout / 4,
                                              NGX_HTTP_SANDBOX_STREAM_EARLY));
@@ -702,7 +783,7 @@ ngx_http_sandbox_stream_timer(ngx_event_t *ev)
 
     if (s->late) {
         s->late = 0;
-        ngx_add_timer(&s->timer, NGX_HTTP_SANDBOX_STREAM_IDLE);
+        ngx_add_timer(&s->timer, s->idle);
         ngx_http_sandbox_stream_leaves(s);
         ngx_http_run_posted_requests(c);
         return;
@@ -710,14 +791,14 @@ ngx_http_sandbox_stream_timer(ngx_event_t *ev)
 
     quiet = ngx_current_msec - s->last;
 
-    if (quiet < NGX_HTTP_SANDBOX_STREAM_IDLE) {
-        ngx_add_timer(&s->timer, NGX_HTTP_SANDBOX_STREAM_IDLE - quiet);
+    if (quiet < s->idle) {
+        ngx_add_timer(&s->timer, s->idle - quiet);
         return;
     }
 
     behind = ngx_http_sandbox_stream_behind(s);
     ngx_add_timer(&s->timer, behind ? NGX_HTTP_SANDBOX_STREAM_LOOK
-                                    : NGX_HTTP_SANDBOX_STREAM_IDLE);
+                                    : s->idle);
 
     if (behind) {
         return;
@@ -737,107 +818,4 @@ ngx_http_sandbox_stream_timer(ngx_event_t *ev)
     default:
         ngx_http_sandbox_stream_over(s, NGX_ERROR);
     }
-}
-
-
-/* ---- text --------------------------------------------------------------- */
-
-
-size_t
-ngx_http_sandbox_text_tail(const u_char *p, size_t len)
-{
-    u_char  lead, low, high;
-    size_t  n, size;
-
-    for (n = 1; n <= 3 && n <= len; n++) {
-        lead = p[len - n];
-
-        if ((lead & 0xc0) == 0x80) {
-            continue;
-        }
-
-        if (lead < 0xc2 || lead > 0xf4) {
-            return 0;
-        }
-
-        size = (lead < 0xe0) ? 2 : (lead < 0xf0) ? 3 : 4;
-        low = (lead == 0xe0) ? 0xa0 : (lead == 0xf0) ? 0x90 : 0x80;
-        high = (lead == 0xed) ? 0x9f : (lead == 0xf4) ? 0x8f : 0xbf;
-
-        if (n >= size
-            || (n > 1 && (p[len - n + 1] < low || p[len - n + 1] > high)))
-        {
-            return 0;
-        }
-
-        return n;
-    }
-
-    return 0;
-}
-
-
-ngx_int_t
-ngx_http_sandbox_stream_text(ngx_http_sandbox_stream_t *s, const char *type,
-    ngx_http_sandbox_text_t *text, ngx_uint_t base64, const u_char *data,
-    size_t len, ngx_uint_t last)
-{
-    u_char                   *joined;
-    size_t                    tail;
-    uint64_t                  offset;
-    ngx_http_sandbox_json_t  *j;
-
-    offset = text->offset - text->tail_len;
-    text->offset += len;
-
-    if (text->tail_len != 0) {
-
-        if (ngx_http_sandbox_stream_room(s) != NGX_OK) {
-            return NGX_ERROR;
-        }
-
-        joined = ngx_pnalloc(s->pool, text->tail_len + len);
-
-        if (joined == NULL) {
-            return NGX_ERROR;
-        }
-
-        ngx_memcpy(joined, text->tail, text->tail_len);
-
-        if (len != 0) {
-            ngx_memcpy(joined + text->tail_len, data, len);
-        }
-
-        data = joined;
-        len += text->tail_len;
-    }
-
-    tail = (base64 || last) ? 0 : ngx_http_sandbox_text_tail(data, len);
-    len -= tail;
-
-    if (tail != 0) {
-        ngx_memcpy(text->tail, data + len, tail);
-    }
-
-    text->tail_len = tail;
-
-    if (len == 0) {
-        return NGX_OK;
-    }
-
-    j = ngx_http_sandbox_stream_event(s, type);
-
-    ngx_http_sandbox_json_raw(j, ",\"data\":");
-
-    if (base64) {
-        ngx_http_sandbox_json_base64(j, data, len);
-
-    } else {
-        ngx_http_sandbox_json_string(j, data, len);
-    }
-
-    ngx_http_sandbox_json_raw(j, ",\"offset\":");
-    ngx_http_sandbox_json_int(j, (int64_t) offset);
-
-    return ngx_http_sandbox_stream_send(s);
 }

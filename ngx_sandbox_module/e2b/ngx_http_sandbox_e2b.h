@@ -7,8 +7,8 @@
  * is told by the host's name, "<port>-<id>.<domain>", or by the headers
  * E2b-Sandbox-Id and E2b-Sandbox-Port, or by a path "envd/<id>/...".
  *
- * Every sandbox has an access token that is derived from its id with a key of
- * the state directory, and so has nothing to be kept.
+ * Every sandbox has an access token that is derived from its id with the
+ * broker's key, and so has nothing to be kept.
  */
 
 #ifndef _NGX_HTTP_SANDBOX_E2B_H_INCLUDED_
@@ -18,11 +18,6 @@
 #include "ngx_http_sandbox_op.h"
 #include "ngx_http_sandbox_op_session.h"
 
-
-/* In the master, once the broker has been reached: reads the key of tokens, or
- * makes it.  NGX_ERROR is logged. */
-ngx_int_t ngx_http_sandbox_e2b_init(ngx_cycle_t *cycle,
-    ngx_http_sandbox_main_conf_t *smcf);
 
 /*
  * Which plane a request belongs to, with its routes or its port.  NGX_OK, or
@@ -69,6 +64,7 @@ typedef struct {
     /* Connect: an answer that is a stream tells errors in its last frame */
     unsigned                       stream:1;
     unsigned                       rpc:1;     /* errors have words for codes */
+    void                          *alive;     /* of ..._e2b_stream() */
     void                          *data;      /* the handler's own */
 } ngx_http_sandbox_e2b_t;
 
@@ -127,14 +123,23 @@ ngx_int_t ngx_http_sandbox_e2b_say(ngx_http_request_t *r, ngx_uint_t status,
  * A unary handler begins with _bind() and ends with _reply() or _empty(); a
  * streaming one with _bind_stream(), after which refusals go into the last
  * frame of a 200.  Both strip the envelope that a body may have.  -1: e says
- * why.  Tables of fields are lax (json.h), and have the names of proto3 JSON in
- * both spellings.
+ * why.  Tables of fields are lax (json.h), and have the names of proto3 JSON
+ * in both spellings.
  */
 
 int ngx_http_sandbox_e2b_bind(ngx_http_request_t *r,
     const sbx_json_field_t *fields, void *target, sbx_error_t *e);
 int ngx_http_sandbox_e2b_bind_stream(ngx_http_request_t *r,
     const sbx_json_field_t *fields, void *target, sbx_error_t *e);
+
+/* Of a route that has been found: refusals get Connect's form, if it is one of
+ * Connect. */
+void ngx_http_sandbox_e2b_rpc(ngx_http_sandbox_ctx_t *ctx);
+
+/* The length in an envelope's head. */
+#define ngx_http_sandbox_e2b_length(p)                                        \
+    (((uint32_t) (p)[1] << 24) | ((uint32_t) (p)[2] << 16)                    \
+     | ((uint32_t) (p)[3] << 8) | (p)[4])
 
 /* For the finalizer. */
 ngx_int_t ngx_http_sandbox_e2b_reply(ngx_http_request_t *r,
@@ -145,6 +150,29 @@ ngx_int_t ngx_http_sandbox_e2b_empty(ngx_http_request_t *r);
  * finalizer. */
 ngx_int_t ngx_http_sandbox_e2b_error(ngx_http_request_t *r, const char *code,
     const char *fmt, ...);
+
+/* The same with a status that even a stream gets, while it can; 0: the
+ * code's. */
+ngx_int_t ngx_http_sandbox_e2b_error_as(ngx_http_request_t *r,
+    ngx_uint_t status, const char *code, const ngx_str_t *message);
+
+/*
+ * A stream's answer; the caller sets .call and .data, opens it and sends
+ * messages, each a whole JSON text:
+ *
+ *   s = ngx_http_sandbox_e2b_stream(r, "{\"keepalive\":{}}", ms);
+ *   rc = ngx_http_sandbox_stream_open(s);
+ *   j = ngx_http_sandbox_stream_event(s, NULL);  ...
+ *   rc = ngx_http_sandbox_stream_send(s);
+ *   rc = ngx_http_sandbox_stream_close(s);       with success, or
+ *   rc = ngx_http_sandbox_e2b_error(r, ...);     whenever it is
+ *
+ * keepalive is sent after a silence, as the client asks for it.  After ms
+ * (of _timeout(); 0: never) the stream ends by itself, and its call.  NULL
+ * when out of memory.
+ */
+ngx_http_sandbox_stream_t *ngx_http_sandbox_e2b_stream(ngx_http_request_t *r,
+    const char *keepalive, uint64_t ms);
 
 /* What the caller allows a stream, of Connect-Timeout-Ms; 0: no limit.  -1:
  * it is no number. */

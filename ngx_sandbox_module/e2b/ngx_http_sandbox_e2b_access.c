@@ -10,118 +10,9 @@
 
 #include "sandbox_sha256.h"
 
-#include <fcntl.h>
-#include <sys/random.h>
 
-
-#define NGX_HTTP_SANDBOX_E2B_KEY    32
-
-
-static ngx_int_t ngx_http_sandbox_e2b_key(ngx_cycle_t *cycle,
-    const char *path, u_char *key);
-static ngx_int_t ngx_http_sandbox_e2b_key_make(ngx_cycle_t *cycle,
-    const char *path, u_char *key);
 static void ngx_http_sandbox_e2b_hmac(const u_char *key, const void *head,
     size_t head_len, const void *data, size_t len, uint8_t *digest);
-
-
-ngx_int_t
-ngx_http_sandbox_e2b_init(ngx_cycle_t *cycle,
-    ngx_http_sandbox_main_conf_t *smcf)
-{
-    u_char  *key, *path;
-
-    key = ngx_palloc(cycle->pool, NGX_HTTP_SANDBOX_E2B_KEY);
-    path = ngx_pnalloc(cycle->pool, smcf->state_dir.len
-                                    + sizeof("/token.key"));
-
-    if (key == NULL || path == NULL) {
-        return NGX_ERROR;
-    }
-
-    *ngx_sprintf(path, "%V/token.key", &smcf->state_dir) = '\0';
-
-    if (ngx_http_sandbox_e2b_key(cycle, (char *) path, key) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    smcf->token_key = key;
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_sandbox_e2b_key(ngx_cycle_t *cycle, const char *path, u_char *key)
-{
-    ssize_t      n;
-    ngx_uint_t   tries;
-    sbx_auto_fd  fd = -1;
-
-    for (tries = 0; tries < 3; tries++) {
-        fd = open(path, O_RDONLY|O_CLOEXEC|O_NOFOLLOW);
-
-        if (fd != -1) {
-            n = read(fd, key, NGX_HTTP_SANDBOX_E2B_KEY);
-
-            if (n == NGX_HTTP_SANDBOX_E2B_KEY) {
-                return NGX_OK;
-            }
-
-            ngx_log_error(NGX_LOG_EMERG, cycle->log, 0,
-                          "sandbox: \"%s\" is no key of %d bytes", path,
-                          NGX_HTTP_SANDBOX_E2B_KEY);
-
-            return NGX_ERROR;
-        }
-
-        if (ngx_errno != ENOENT) {
-            break;
-        }
-
-        if (ngx_http_sandbox_e2b_key_make(cycle, path, key) != NGX_OK) {
-            return NGX_ERROR;
-        }
-    }
-
-    ngx_log_error(NGX_LOG_EMERG, cycle->log, ngx_errno,
-                  "sandbox: open(\"%s\") failed", path);
-
-    return NGX_ERROR;
-}
-
-
-/* Whole under its name, or not there: another master may make it, too. */
-
-static ngx_int_t
-ngx_http_sandbox_e2b_key_make(ngx_cycle_t *cycle, const char *path,
-    u_char *key)
-{
-    u_char       temp[NGX_MAX_PATH];
-    sbx_auto_fd  fd = -1;
-
-    *ngx_snprintf(temp, sizeof(temp) - 1, "%s.%P", path, ngx_getpid()) = '\0';
-
-    fd = open((char *) temp, O_WRONLY|O_CREAT|O_TRUNC|O_CLOEXEC|O_NOFOLLOW,
-              0600);
-
-    if (fd == -1
-        || getrandom(key, NGX_HTTP_SANDBOX_E2B_KEY, 0)
-           != NGX_HTTP_SANDBOX_E2B_KEY
-        || sbx_write_all(fd, key, NGX_HTTP_SANDBOX_E2B_KEY) != 0
-        || (link((char *) temp, path) == -1 && ngx_errno != EEXIST))
-    {
-        ngx_log_error(NGX_LOG_EMERG, cycle->log, ngx_errno,
-                      "sandbox: could not make \"%s\"", path);
-        (void) unlink((char *) temp);
-
-        return NGX_ERROR;
-    }
-
-    (void) unlink((char *) temp);
-
-    return NGX_OK;
-}
 
 
 /* RFC 2104; the message is head and data, one after the other. */
@@ -135,7 +26,7 @@ ngx_http_sandbox_e2b_hmac(const u_char *key, const void *head,
     sbx_sha256_t  sha;
 
     for (i = 0; i < sizeof(pad); i++) {
-        pad[i] = (i < NGX_HTTP_SANDBOX_E2B_KEY ? key[i] : 0) ^ 0x36;
+        pad[i] = (i < SBX_TOKEN_KEY ? key[i] : 0) ^ 0x36;
     }
 
     sbx_sha256_init(&sha);
@@ -219,6 +110,8 @@ ngx_http_sandbox_e2b_admit(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
     if (e2b->plane == NGX_HTTP_SANDBOX_E2B_CONTROL) {
         return ngx_http_sandbox_identify(r, ctx);
     }
+
+    ngx_http_sandbox_e2b_rpc(ctx);
 
     smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
 

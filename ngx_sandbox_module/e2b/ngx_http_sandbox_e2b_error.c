@@ -264,7 +264,7 @@ ngx_int_t
 ngx_http_sandbox_e2b_refuse_rpc(ngx_http_request_t *r,
     const ngx_http_sandbox_refusal_t *refusal)
 {
-    ngx_uint_t   i;
+    ngx_uint_t   i, status;
     const char  *code;
 
     if (!r->header_sent && ngx_http_sandbox_e2b_gone(refusal)) {
@@ -279,6 +279,14 @@ ngx_http_sandbox_e2b_refuse_rpc(ngx_http_request_t *r,
 
     code = ngx_http_sandbox_e2b_codes[i].code;
 
-    return ngx_http_sandbox_e2b_error(r, code ? code : "internal", "%V",
-                                      &refusal->detail);
+    /* a stream has these statuses, too: who sends no right token, or does not
+     * speak Connect, may be no client of it */
+
+    status = (refusal->error == NGX_HTTP_SANDBOX_UNAUTHENTICATED
+              || refusal->error == NGX_HTTP_SANDBOX_UNSUPPORTED_MEDIA_TYPE)
+             ? refusal->status : 0;
+
+    return ngx_http_sandbox_e2b_error_as(r, status,
+                                         code ? code : "internal",
+                                         &refusal->detail);
 }

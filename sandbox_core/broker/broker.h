@@ -406,6 +406,7 @@ struct sbx_broker_s {
     sbx_options_t   *options;
     sbx_loop_t       loop;
     int              state;           /* directories */
+    uint8_t          token_key[SBX_TOKEN_KEY];
     int              sessions_dir;
     uint64_t         started;         /* us */
     uint64_t         open_files;      /* the hard limit */
@@ -482,6 +483,9 @@ void sbx_setup_undo(sbx_broker_t *b);
 /* A configuration that came later. */
 void sbx_setup_doctor(const sbx_broker_t *b, sbx_doctor_t *d);
 void sbx_setup_change(sbx_broker_t *b, const sbx_config_t *config);
+
+/* Reads the key of tokens, or makes it. */
+int sbx_token_key(sbx_broker_t *b, sbx_error_t *e);
 int sbx_setup_keep_config(sbx_broker_t *b, sbx_error_t *e);
 
 /* adopt.c: at start; msg and fds from the keeper's store. */

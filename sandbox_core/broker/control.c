@@ -502,6 +502,10 @@ sbx_control_answer(sbx_control_t *control, const sbx_error_t *e)
 
     if (e != NULL) {
         hello.error = *e;
+
+    } else if (!control->watch) {
+        memcpy(hello.token_key, control->broker->token_key,
+               sizeof(hello.token_key));
     }
 
     (void) sbx_wire_send(control->fd, &hello, sizeof(sbx_hello_t), NULL, 0,

@@ -54,6 +54,7 @@ sbx_setup_parts(sbx_broker_t *b, sbx_error_t *e)
     }
 
     if (sbx_preflight(b->options->state_dir, e) != 0
+        || sbx_token_key(b, e) != 0
         || sbx_ids_open(b, e) != 0)
     {
         return -1;
