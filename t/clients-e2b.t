@@ -28,6 +28,7 @@ my $address = join '.', 127, map { 2 + int rand 250 } 1 .. 3;
 my $domain = 'sandbox.test';
 my $key = 'e2b_' . 'ab12' x 10;
 my $small = 'e2b_' . 'cd34' x 10;
+my $told = 'e2b_' . '0' x 40;            # of the documents
 
 my $t = SandboxTest->new(
     server => '        location /admin/ { sandbox_api admin; }',
@@ -60,7 +61,8 @@ openssl("-subj /CN=$domain -CA $p/conf/ca.pem -CAkey $p/conf/ca.key",
 
 open my $f, '>', "$p/conf/keys" or die $!;
 print $f 'sha256:', sha256_hex($key), " acme-corp alice\n",
-         'sha256:', sha256_hex($small), " acme-corp bob\n";
+         'sha256:', sha256_hex($small), " acme-corp bob\n",
+         'sha256:', sha256_hex($told), " acme-corp carol\n";
 close $f;
 chmod 0600, "$p/conf/keys";
 
@@ -74,9 +76,20 @@ my %both = (E2B_API_KEY => $key, QUOTA_KEY => $small, ADDRESS => $address,
             SANDBOX_TEST_SLOW => $SandboxTest::SLOW);
 my $here = 'http://127.0.0.1:' . $t->port;
 
-$node->run('main.mjs', { %both, STYLE => 'one', E2B_API_URL => $here,
-                         E2B_SANDBOX_URL => $here, E2B_DOMAIN => undef },
-           @ARGV);
+my %one = (%both, STYLE => 'one', E2B_API_URL => $here,
+           E2B_SANDBOX_URL => $here, E2B_DOMAIN => undef);
+
+for my $name ('README.md', 'docs/e2b.md') {
+    my ($text) = SandboxTest::slurp("$SandboxTest::ROOT/$name")
+                 =~ /^```js\n(.*?)^```$/ms;
+
+    $text =~ s/127\.0\.0\.1:8080/127.0.0.1:@{[ $t->port ]}/g;
+    my ($said, $status) = $node->output($text,
+                                        { %one, E2B_API_KEY => $told });
+    like("$status $said", qr/^0 (?:Hello\n)?42$/, "what $name shows");
+}
+
+$node->run('main.mjs', \%one, @ARGV);
 
 $node->run('main.mjs', { %both, STYLE => 'names', E2B_DOMAIN => $domain,
                          E2B_API_URL => undef, E2B_SANDBOX_URL => undef },

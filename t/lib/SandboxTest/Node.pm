@@ -108,23 +108,51 @@ sub lay_out {
 }
 
 
+# Starts a program: what it prints.
+
+sub open_program {
+    my ($self, $program, $env, @arguments) = @_;
+
+    local %ENV = (%ENV, %$env);
+
+    delete @ENV{ grep { !defined $ENV{$_} || /^(?:https?|no|all)_proxy$/i }
+                 keys %ENV };
+
+    open my $out, '-|', 'timeout', 240 * $SandboxTest::SLOW, $self->{node},
+         '--import', "$self->{dir}/names.mjs", "$self->{dir}/$program",
+         @arguments
+        or die "$self->{node}: $!";
+
+    return $out;
+}
+
+
+# What a program prints that has this text, and its status.
+
+sub output {
+    my ($self, $text, $env) = @_;
+
+    open my $f, '>', "$self->{dir}/text.mjs" or die $!;
+    print $f $text;
+    close $f;
+
+    my $out = $self->open_program('text.mjs', $env);
+    my $said = join '', <$out>;
+    close $out;
+
+    return ($said, $?);
+}
+
+
 # Runs a program to its end: each line of its TAP is a test of this file.
 
 sub run {
     my ($self, $program, $env, @arguments) = @_;
 
     local $Test::Builder::Level = $Test::Builder::Level + 1;
-    local %ENV = (%ENV, %$env);
 
-    delete $ENV{$_} for grep { !defined $ENV{$_} } keys %ENV;
-    delete @ENV{ grep { /^(?:https?|no|all)_proxy$/i } keys %ENV };
-
-    my @command = ('timeout', 240 * $SandboxTest::SLOW, $self->{node},
-                   '--import', "$self->{dir}/names.mjs",
-                   "$self->{dir}/$program", @arguments);
-    my ($seen, $plan, @after) = (0);
-
-    open my $out, '-|', @command or die "$self->{node}: $!";
+    my $out = $self->open_program($program, $env, @arguments);
+    my ($seen, $plan) = (0);
 
     while (my $line = <$out>) {
         chomp $line;
