@@ -274,6 +274,8 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     launch.binds_size = b->config.binds_size;
     launch.filter = b->filter;
     launch.filter_size = b->filter_size;
+    launch.files_filter = b->files_filter;
+    launch.files_filter_size = b->files_filter_size;
     launch.init_filter = b->init_filter;
     launch.init_filter_size = b->init_filter_size;
     launch.flags = SBX_LAUNCH_OWN_ACCOUNT;

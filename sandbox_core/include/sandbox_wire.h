@@ -562,6 +562,8 @@ typedef struct {
 #define SBX_EXEC_BACKGROUND     0x20
 #define SBX_EXEC_DEFAULT_CWD    0x40      /* cwd was left out: if it is gone,
                                              "/" */
+#define SBX_EXEC_LONG           0x80      /* timeout may be more than the
+                                             session's exec_timeout */
 
 typedef struct {
     char          tenant[SBX_NAME_MAX + 8];
