@@ -13,8 +13,8 @@
 #define SBX_INIT_TEMPORARY   ".sandbox-upload-"   /* then 32 hex digits */
 #define SBX_INIT_REPLACES    "-r"     /* after them: takes a file's place */
 #define SBX_INIT_OPENED      10                   /* exit status */
-#define SBX_INIT_LOCK        4                    /* descriptor, in a server */
 #define SBX_INIT_LOCK        4                    /* in a server */
+#define SBX_INIT_KEEP        5                    /* file_keep.c, and on */
 #define SBX_INIT_KEEP_FDS    4
 
 /* What a server is about: each kind has a number of servers of its own, so
