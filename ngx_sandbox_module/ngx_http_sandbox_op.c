@@ -463,3 +463,19 @@ ngx_http_sandbox_op_env(ngx_pool_t *pool, const sbx_json_map_t *env,
 
     return 0;
 }
+
+
+int
+ngx_http_sandbox_op_cwd(const sbx_json_str_t *cwd, sbx_error_t *e)
+{
+    if (cwd->data != NULL
+        && (cwd->len == 0 || cwd->len >= SBX_PATH_MAX
+            || ngx_strlen(cwd->data) != cwd->len))
+    {
+        return sbx_error(e, 0, SBX_E_PATH,
+                         "/cwd: is empty, has a NUL or is longer than %d "
+                         "bytes", SBX_PATH_MAX - 1);
+    }
+
+    return 0;
+}

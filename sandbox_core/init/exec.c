@@ -486,7 +486,7 @@ sbx_init_exec_running(sbx_init_command_t *c, const sbx_frame_t *frame,
     memcpy(&ask, payload, sizeof(ask));
 
     if (sbx_init_process_check(&ask, NULL) != 0
-        || (ask.pid != 0 && ask.pid != c->pid))
+        || ask.tag[0] != '\0' || (ask.pid != 0 && ask.pid != c->pid))
     {
         return -1;
     }
