@@ -175,7 +175,8 @@ subtest 'refusals before the call' => sub {
     for my $token ('0' x 64, 'x') {
         error_is(rpc($s, $LIST, '{}', token => $token), 401,
                  'unauthenticated', qr/./, 'a wrong token');
-        is(rpc_stream($s, $START, '{}', token => $token)->{status}, 401,
+        is(rpc_stream($s, $START, { process => { cmd => 'id' } },
+                      token => $token)->{status}, 401,
            'of a stream');
     }
 
