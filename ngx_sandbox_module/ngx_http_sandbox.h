@@ -344,6 +344,8 @@ typedef struct {
 
     void                         *e2b;          /* ..._e2b_t; NULL: another
                                                    API */
+    ngx_chain_t                  *blocks;       /* that closed calls leave to
+                                                   those that follow */
 
     /* for variables; empty or -1 until known */
     ngx_str_t                     tenant;
@@ -426,6 +428,7 @@ struct ngx_http_sandbox_call_s {
                                                    they may be sent again */
     ngx_chain_t                  *queue_tail;
     ngx_chain_t                  *queue_free;
+    ngx_chain_t                 **spare;        /* blocks of calls before */
     size_t                        queued;       /* not sent yet */
     size_t                        held;         /* in queue */
     ngx_connection_t             *connection;
