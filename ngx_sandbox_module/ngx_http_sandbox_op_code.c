@@ -135,6 +135,7 @@ ngx_http_sandbox_op_code_start(ngx_http_request_t *r,
 
     call->frame = ngx_http_sandbox_op_code_frame;
     code->waits.data = call;
+    code->asked = body->context;
 
     if (code->stream != NULL) {
         code->stream->call = call;
@@ -294,9 +295,17 @@ ngx_http_sandbox_op_code_frame(ngx_http_sandbox_call_t *call,
 
     code = call->data;
 
-    if (frame->type == SBX_F_ERROR && call->request->header_sent) {
+    if (frame->type == SBX_F_ERROR) {
         ngx_memcpy(&error, payload, sizeof(sbx_f_error_t));
-        return code->form->refused(call, &error);
+
+        if (call->request->header_sent) {
+            return code->form->refused(call, &error);
+        }
+
+        if (error.code == SBX_E_CONTEXT && code->form->missing != NULL) {
+            return ngx_http_sandbox_op_finish(call,
+                             code->form->missing(call->request, &code->asked));
+        }
     }
 
     rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);

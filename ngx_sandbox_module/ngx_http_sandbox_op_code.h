@@ -55,7 +55,7 @@ typedef struct {
 
 typedef struct ngx_http_sandbox_op_code_s  ngx_http_sandbox_op_code_t;
 
-/* What returns ngx_int_t returns what frame() does, but for result(). */
+/* What returns ngx_int_t returns what frame() does, but for two. */
 
 typedef struct {
     ngx_msec_t                      wait;         /* until a stream that waits
@@ -86,6 +86,9 @@ typedef struct {
     /* An error after a stream's header: the run has not been. */
     ngx_int_t                     (*refused)(ngx_http_sandbox_call_t *call,
                                       const sbx_f_error_t *error);
+    /* There is no such context; for the finalizer.  NULL: as any error. */
+    ngx_int_t                     (*missing)(ngx_http_request_t *r,
+                                      const sbx_json_str_t *id);
 } ngx_http_sandbox_op_code_form_t;
 
 
@@ -106,6 +109,7 @@ struct ngx_http_sandbox_op_code_s {
     ngx_event_t                     waits;        /* for its turn */
     ngx_msec_t                      silence;      /* from its turn on */
     ngx_uint_t                      count;        /* which run it is */
+    sbx_json_str_t                  asked;        /* the context's id, or "" */
     unsigned                        begun:1;      /* its turn has come */
     unsigned                        results_cut:1;
     unsigned                        files_cut:1;

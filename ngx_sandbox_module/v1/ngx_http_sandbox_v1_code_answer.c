@@ -54,7 +54,8 @@ const ngx_http_sandbox_op_code_form_t  ngx_http_sandbox_v1_code_form = {
     ngx_http_sandbox_v1_code_result,
     ngx_http_sandbox_v1_code_changed,
     ngx_http_sandbox_v1_code_end,
-    ngx_http_sandbox_v1_code_refused
+    ngx_http_sandbox_v1_code_refused,
+    NULL                                      /* missing */
 };
 
 
