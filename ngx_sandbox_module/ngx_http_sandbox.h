@@ -329,6 +329,13 @@ typedef struct {
     unsigned                      user_bound:1;
     unsigned                      created:1;    /* a session, by a run */
 
+    /* of a port that the request is for */
+    unsigned                      by_name:1;    /* of a host of its own */
+    unsigned                      port_auth:1;  /* Authorization is meant for
+                                                   it, unless nginx took it */
+    const char *const            *port_kept;    /* headers that stay, besides;
+                                                   NULL: none */
+
     /* of calls, as in sbx_call_t */
     uint32_t                      call_flags;
     uint32_t                      needs;

@@ -355,6 +355,30 @@ ngx_http_sandbox_op_string(ngx_http_request_t *r, const char *name,
 }
 
 
+ngx_int_t
+ngx_http_sandbox_op_exit(ngx_http_request_t *r, const sbx_f_exit_t *end)
+{
+    ngx_http_sandbox_ctx_t  *ctx;
+
+    if (sbx_reason_word(end->reason) == NULL || end->signal < 0
+        || end->signal > 64)
+    {
+        return NGX_ERROR;
+    }
+
+    ctx = ngx_http_sandbox_ctx(r);
+
+    ctx->pid = end->pid;
+    ctx->exit = end->exit_code;
+    ctx->reason = sbx_reason_word(end->reason);
+    ctx->cpu_us = (int64_t) (end->cpu_user_us + end->cpu_system_us);
+    ctx->wall_us = (int64_t) end->duration_us;
+    ctx->memory_peak = (int64_t) end->memory_peak;
+
+    return NGX_OK;
+}
+
+
 /* A name that could be taken for another, or end early, on its way. */
 
 static const char *

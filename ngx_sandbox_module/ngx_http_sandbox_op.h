@@ -121,6 +121,11 @@ ngx_int_t ngx_http_sandbox_op_output(ngx_http_request_t *r,
 ngx_msec_t ngx_http_sandbox_op_silence(
     ngx_http_sandbox_main_conf_t *smcf, uint64_t timeout);
 
+/* Of a command: NGX_OK and what the log variables show; NGX_ERROR for an end
+ * that cannot be. */
+ngx_int_t ngx_http_sandbox_op_exit(ngx_http_request_t *r,
+    const sbx_f_exit_t *end);
+
 /* A fixed array of the wire as a JSON string, NUL terminated or not. */
 #define ngx_http_sandbox_op_array(j, a)                                       \
     ngx_http_sandbox_json_string(j, a, ngx_strnlen((u_char *) (a), sizeof(a)))

@@ -62,6 +62,8 @@ typedef struct {
                                                      for its turn has its
                                                      header; 0: at once */
     ngx_uint_t                      ascii;        /* of the text of results */
+    ngx_uint_t                      files;        /* that have changed are
+                                                     wanted */
 
     /* Its turn has come; ctx->context and ctx->language are known. */
     ngx_int_t                     (*begin)(ngx_http_sandbox_call_t *call,
@@ -79,8 +81,6 @@ typedef struct {
     void                          (*kept)(ngx_http_sandbox_op_code_t *code);
     /* It is whole: as a stream's _send() returns. */
     ngx_int_t                     (*result)(ngx_http_sandbox_call_t *call);
-    ngx_int_t                     (*changed)(ngx_http_sandbox_call_t *call,
-                                      const u_char *payload, size_t len);
     ngx_int_t                     (*end)(ngx_http_sandbox_call_t *call,
                                       sbx_f_ran_t *ran);
     /* An error after a stream's header: the run has not been. */

@@ -230,9 +230,9 @@ subtest 'variables of one run' => sub {
     my $code = "import os; os.environ.get('FOO')";
 
     is(execute($code, env_vars => { FOO => 'bar' })->{text}, 'bar', 'in it');
-    is(execute($code)->{text}, undef, "and not after it");
+    is(execute($code)->{text}, undef, 'and not after it');
     is(execute($code, env_vars => undef, context_id => undef,
-               language => undef, more => {})->{main}, undef,
+               language => undef, more => {})->{text}, undef,
        'nulls and what is not known count as left out');
 };
 

@@ -23,6 +23,12 @@ static ngx_int_t ngx_http_sandbox_e2b_cors(ngx_http_request_t *r,
 static const ngx_str_t  ngx_http_sandbox_e2b_envd_port =
     ngx_string("49983");
 
+/* What tells a sandbox, and shows a right to it, is not for its programs. */
+
+static const char *const  ngx_http_sandbox_e2b_port_kept[] = {
+    "e2b-*", NULL
+};
+
 
 ngx_int_t
 ngx_http_sandbox_e2b_match(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx,
@@ -42,6 +48,7 @@ ngx_http_sandbox_e2b_match(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx,
     ctx->refuse = ngx_http_sandbox_e2b_refuse_control;
 
     rc = ngx_http_sandbox_e2b_host(r, &port, &id);
+    e2b->by_host = (rc == NGX_OK);
 
     if (rc == NGX_DECLINED) {
         rc = ngx_http_sandbox_e2b_headers(r, &port, &id);
@@ -203,7 +210,10 @@ ngx_http_sandbox_e2b_data(ngx_http_request_t *r,
 
     default:
         e2b->plane = NGX_HTTP_SANDBOX_E2B_PLANE_PORT;
-        ctx->refuse = ngx_http_sandbox_e2b_refuse_data;
+        ctx->refuse = ngx_http_sandbox_e2b_refuse_port;
+        ctx->port_kept = ngx_http_sandbox_e2b_port_kept;
+        ctx->by_name = e2b->by_host;
+        ctx->port_auth = e2b->by_host;
 
         match->item = *port;
         match->base = match->item.data + match->item.len;

@@ -58,6 +58,7 @@ typedef struct {
     ngx_str_t                      id;        /* of the sandbox, as it was
                                                  given; empty: control, or
                                                  files by a signature */
+    unsigned                       by_host:1;    /* its name told the id */
     unsigned                       token_ok:1;   /* the right one was sent */
     unsigned                       token_bad:1;  /* a wrong one was */
 
@@ -108,6 +109,11 @@ ngx_int_t ngx_http_sandbox_e2b_refuse_control(ngx_http_request_t *r,
 ngx_int_t ngx_http_sandbox_e2b_refuse_data(ngx_http_request_t *r,
     const ngx_http_sandbox_refusal_t *refusal);
 ngx_int_t ngx_http_sandbox_e2b_refuse_code(ngx_http_request_t *r,
+    const ngx_http_sandbox_refusal_t *refusal);
+ngx_int_t ngx_http_sandbox_e2b_refuse_port(ngx_http_request_t *r,
+    const ngx_http_sandbox_refusal_t *refusal);
+/* Of a sandbox that runs no more: 502. */
+ngx_int_t ngx_http_sandbox_e2b_refuse_gone(ngx_http_request_t *r,
     const ngx_http_sandbox_refusal_t *refusal);
 ngx_int_t ngx_http_sandbox_e2b_refuse_rpc(ngx_http_request_t *r,
     const ngx_http_sandbox_refusal_t *refusal);

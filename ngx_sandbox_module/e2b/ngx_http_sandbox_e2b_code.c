@@ -12,6 +12,8 @@
 static ngx_int_t ngx_http_sandbox_e2b_code_healthy(
     ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
     const u_char *payload, ngx_fd_t fd);
+static ngx_int_t ngx_http_sandbox_e2b_code_env(ngx_http_request_t *r,
+    sbx_json_map_t *env);
 static ngx_int_t ngx_http_sandbox_e2b_code_ping(ngx_http_sandbox_stream_t *s);
 static ngx_int_t ngx_http_sandbox_e2b_code_null(ngx_http_request_t *r,
     ngx_http_sandbox_e2b_contexts_t *c);
@@ -173,8 +175,8 @@ ngx_http_sandbox_e2b_code_start(ngx_http_request_t *r,
     ngx_int_t    rc;
     sbx_error_t  e;
 
-    if (ngx_http_sandbox_e2b_code_language(r->pool, &body->language)
-        != NGX_OK)
+    if (ngx_http_sandbox_e2b_code_language(r->pool, &body->language) != NGX_OK
+        || ngx_http_sandbox_e2b_code_env(r, &body->env) != NGX_OK)
     {
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
     }
@@ -195,6 +197,66 @@ ngx_http_sandbox_e2b_code_start(ngx_http_request_t *r,
     return (e.code == SBX_E_CONTEXT)
            ? ngx_http_sandbox_e2b_code_missing(r, &body->context)
            : ngx_http_sandbox_problem_core(r, &e);
+}
+
+
+/* What every program of a sandbox is told of it, unless the caller says
+ * something else. */
+
+static ngx_int_t
+ngx_http_sandbox_e2b_code_env(ngx_http_request_t *r, sbx_json_map_t *env)
+{
+    size_t                   i, n, m;
+    sbx_json_pair_t         *pairs;
+    ngx_http_sandbox_ctx_t  *ctx;
+    sbx_json_pair_t          own[2];
+
+    ctx = ngx_http_sandbox_ctx(r);
+
+    own[0].key.data = "E2B_SANDBOX";
+    own[0].key.len = sizeof("E2B_SANDBOX") - 1;
+    own[0].value.data = "true";
+    own[0].value.len = sizeof("true") - 1;
+    own[1].key.data = "E2B_SANDBOX_ID";
+    own[1].key.len = sizeof("E2B_SANDBOX_ID") - 1;
+    own[1].value.data = (char *) ctx->session.data;
+    own[1].value.len = ctx->session.len;
+
+    pairs = ngx_palloc(r->pool, (env->nelts + sbx_nelts(own))
+                                * sizeof(sbx_json_pair_t));
+
+    if (pairs == NULL) {
+        return NGX_ERROR;
+    }
+
+    n = 0;
+
+    for (i = 0; i < sbx_nelts(own); i++) {
+
+        for (m = 0; m < env->nelts; m++) {
+            if (env->elts[m].key.len == own[i].key.len
+                && ngx_memcmp(env->elts[m].key.data, own[i].key.data,
+                              own[i].key.len)
+                   == 0)
+            {
+                break;
+            }
+        }
+
+        if (m == env->nelts) {
+            pairs[n++] = own[i];
+        }
+    }
+
+    if (env->nelts != 0) {
+        ngx_memcpy(pairs + n, env->elts,
+                   env->nelts * sizeof(sbx_json_pair_t));
+    }
+
+    env->elts = pairs;
+    env->nelts += n;
+
+    return NGX_OK;
 }
 
 

@@ -19,8 +19,6 @@ void ngx_http_sandbox_e2b_code_field(ngx_http_sandbox_op_code_t *code,
 void ngx_http_sandbox_e2b_code_kept(ngx_http_sandbox_op_code_t *code);
 /* What is missing of a whole result's members. */
 void ngx_http_sandbox_e2b_code_whole(ngx_http_sandbox_op_code_t *code);
-ngx_int_t ngx_http_sandbox_e2b_code_ignore(ngx_http_sandbox_call_t *call,
-    const u_char *payload, size_t len);
 /* A context that is not there is told by its name. */
 ngx_int_t ngx_http_sandbox_e2b_code_missing(ngx_http_request_t *r,
     const sbx_json_str_t *id);
@@ -56,7 +54,8 @@ struct ngx_http_sandbox_e2b_contexts_s {
     ngx_uint_t                      count;
     sbx_code_verb_t                 verb;
     sbx_json_str_t                  id;
-    unsigned                        defaults;     /* that are there: bits */
+    ngx_uint_t                      defaults;     /* that are there: bits */
+    ngx_uint_t                      rpc;
     ngx_int_t                     (*answer)(ngx_http_request_t *r,
                                       ngx_http_sandbox_e2b_contexts_t *c);
 };

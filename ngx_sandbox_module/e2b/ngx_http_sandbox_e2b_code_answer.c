@@ -53,12 +53,12 @@ static const struct {
 const ngx_http_sandbox_op_code_form_t  ngx_http_sandbox_e2b_code_form = {
     0,                                        /* wait */
     1,                                        /* ascii */
+    0,                                        /* files */
     ngx_http_sandbox_e2b_code_begin,
     ngx_http_sandbox_e2b_code_output,
     ngx_http_sandbox_e2b_code_field,
     ngx_http_sandbox_e2b_code_kept,
     ngx_http_sandbox_e2b_code_result,
-    ngx_http_sandbox_e2b_code_ignore,
     ngx_http_sandbox_e2b_code_end,
     ngx_http_sandbox_e2b_code_refused,
     ngx_http_sandbox_e2b_code_missing
@@ -248,16 +248,6 @@ ngx_http_sandbox_e2b_code_result(ngx_http_sandbox_call_t *call)
 }
 
 
-/* Of files that have changed nothing is told. */
-
-ngx_int_t
-ngx_http_sandbox_e2b_code_ignore(ngx_http_sandbox_call_t *call,
-    const u_char *payload, size_t len)
-{
-    return NGX_OK;
-}
-
-
 /* ---- its end ------------------------------------------------------------ */
 
 
@@ -288,8 +278,7 @@ ngx_http_sandbox_e2b_code_settle(ngx_http_sandbox_op_code_t *code,
     }
 
     if (ran->flags & SBX_RAN_DIED) {
-        name = (ran->reason == SBX_REASON_CANCELLED
-                || ran->reason == SBX_REASON_SESSION_ENDED)
+        name = (ran->reason == SBX_REASON_CANCELLED)
                ? "UnexpectedEndOfExecution" : "ContextRestarting";
 
         last = ngx_http_sandbox_op_code_death(ran, text, sizeof(text));
@@ -317,6 +306,12 @@ ngx_http_sandbox_e2b_code_end(ngx_http_sandbox_call_t *call, sbx_f_ran_t *ran)
 
     code = call->data;
 
+    /* a client that finds no end asks whether the sandbox is still there */
+
+    if (ran->reason == SBX_REASON_SESSION_ENDED) {
+        return ngx_http_sandbox_op_finish(call, NGX_ERROR);
+    }
+
     ngx_http_sandbox_e2b_code_settle(code, ran);
 
     return ngx_http_sandbox_op_finish(call,
@@ -333,6 +328,10 @@ ngx_http_sandbox_e2b_code_refused(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_op_code_t  *code;
 
     code = call->data;
+
+    if (error->code == SBX_E_SESSION) {
+        return ngx_http_sandbox_op_finish(call, NGX_ERROR);
+    }
 
     text = ngx_http_sandbox_op_code_refusal(call, error, &ran);
     ngx_http_sandbox_op_code_fail(code, "UnexpectedEndOfExecution",

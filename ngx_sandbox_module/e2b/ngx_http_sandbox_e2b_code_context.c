@@ -140,6 +140,7 @@ ngx_http_sandbox_e2b_contexts_ask(ngx_http_request_t *r,
     c->verb = verb;
     c->id = body->id;
     c->answer = answer;
+    c->rpc = ngx_http_sandbox_e2b(ngx_http_sandbox_ctx(r))->rpc;
     ngx_http_sandbox_json_init(&c->json, r->pool);
 
     ngx_memzero(&wire, sizeof(sbx_f_code_t));
@@ -272,6 +273,12 @@ ngx_http_sandbox_e2b_contexts_json(ngx_http_sandbox_e2b_contexts_t *c,
     ngx_http_sandbox_json_raw(j, (c->count++ == 0) ? "{\"id\":"
                                                    : ",{\"id\":");
     ngx_http_sandbox_json_string(j, id->data, id->len);
+
+    if (c->rpc) {
+        ngx_http_sandbox_json_raw(j, ",\"contextId\":");
+        ngx_http_sandbox_json_string(j, id->data, id->len);
+    }
+
     ngx_http_sandbox_json_raw(j, ",\"language\":");
     ngx_http_sandbox_json_string(j, language->data, language->len);
     ngx_http_sandbox_op_cwd_json(j, cwd, len);

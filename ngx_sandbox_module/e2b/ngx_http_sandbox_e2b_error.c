@@ -10,8 +10,6 @@ static ngx_int_t ngx_http_sandbox_e2b_send_error(ngx_http_request_t *r,
     ngx_uint_t status, const ngx_str_t *message);
 static ngx_uint_t ngx_http_sandbox_e2b_gone(
     const ngx_http_sandbox_refusal_t *refusal);
-static ngx_int_t ngx_http_sandbox_e2b_refuse_gone(ngx_http_request_t *r,
-    const ngx_http_sandbox_refusal_t *refusal);
 static uint64_t ngx_http_sandbox_e2b_retry(
     const ngx_http_sandbox_refusal_t *refusal);
 
@@ -102,96 +100,15 @@ ngx_http_sandbox_e2b_gone(const ngx_http_sandbox_refusal_t *refusal)
 }
 
 
-static ngx_int_t
-ngx_http_sandbox_e2b_refuse_gone(ngx_http_request_t *r,
-    const ngx_http_sandbox_refusal_t *refusal)
-{
-    ngx_int_t                rc;
-    ngx_http_sandbox_ctx_t  *ctx;
-    ngx_http_sandbox_e2b_t  *e2b;
-    ngx_http_sandbox_json_t  j;
-
-    rc = ngx_http_sandbox_problem_prepare(r, 0);
-
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    ctx = ngx_http_sandbox_ctx(r);
-    e2b = ngx_http_sandbox_e2b(ctx);
-
-    ngx_http_sandbox_json_init(&j, r->pool);
-    ngx_http_sandbox_json_raw(&j, "{\"sandboxId\":");
-    ngx_http_sandbox_json_string(&j, e2b->id.data, e2b->id.len);
-    ngx_http_sandbox_json_raw(&j, ",\"message\":");
-    ngx_http_sandbox_json_cstring(&j,
-                refusal->error == NGX_HTTP_SANDBOX_SESSION_PAUSED
-                ? "The sandbox is paused" : "The sandbox was not found");
-    ngx_http_sandbox_json_raw(&j, ",\"code\":502}");
-
-    return ngx_http_sandbox_json_send(r, NGX_HTTP_BAD_GATEWAY, &j);
-}
-
-
 ngx_int_t
 ngx_http_sandbox_e2b_refuse_data(ngx_http_request_t *r,
     const ngx_http_sandbox_refusal_t *refusal)
 {
-    ngx_int_t                rc;
-    ngx_uint_t               status;
-    ngx_http_sandbox_ctx_t  *ctx;
-    ngx_http_sandbox_e2b_t  *e2b;
-    ngx_http_sandbox_json_t  j;
-
-    if (r->header_sent) {
-        return NGX_ERROR;
-    }
-
-    if (ngx_http_sandbox_e2b_gone(refusal)) {
+    if (!r->header_sent && ngx_http_sandbox_e2b_gone(refusal)) {
         return ngx_http_sandbox_e2b_refuse_gone(r, refusal);
     }
 
-    ctx = ngx_http_sandbox_ctx(r);
-    e2b = ngx_http_sandbox_e2b(ctx);
-
-    if (e2b->plane != NGX_HTTP_SANDBOX_E2B_PLANE_PORT) {
-        return ngx_http_sandbox_e2b_refuse_control(r, refusal);
-    }
-
-    rc = ngx_http_sandbox_problem_prepare(r, refusal->retry_after);
-
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    status = (refusal->error == NGX_HTTP_SANDBOX_UNAUTHENTICATED)
-             ? NGX_HTTP_FORBIDDEN : refusal->status;
-
-    ngx_http_sandbox_json_init(&j, r->pool);
-    ngx_http_sandbox_json_raw(&j, "{\"sandboxId\":");
-    ngx_http_sandbox_json_string(&j, e2b->id.data, e2b->id.len);
-    ngx_http_sandbox_json_raw(&j, ",\"message\":");
-
-    if (refusal->error == NGX_HTTP_SANDBOX_BAD_GATEWAY) {
-        ngx_http_sandbox_json_raw(&j, "\"The sandbox is running but port is "
-                                      "not open\",\"port\":");
-        ngx_http_sandbox_json_int(&j, ngx_atoi(ctx->item.data,
-                                               ctx->item.len));
-
-    } else if (refusal->error == NGX_HTTP_SANDBOX_UNAUTHENTICATED) {
-        ngx_http_sandbox_json_raw(&j, "\"the ports of this sandbox ask for "
-                                      "e2b-traffic-access-token\"");
-
-    } else {
-        ngx_http_sandbox_json_string(&j, refusal->detail.data,
-                                     refusal->detail.len);
-    }
-
-    ngx_http_sandbox_json_raw(&j, ",\"code\":");
-    ngx_http_sandbox_json_int(&j, (int64_t) status);
-    ngx_http_sandbox_json_raw(&j, "}");
-
-    return ngx_http_sandbox_json_send(r, status, &j);
+    return ngx_http_sandbox_e2b_refuse_control(r, refusal);
 }
 
 
@@ -269,6 +186,15 @@ ngx_http_sandbox_e2b_refuse_rpc(ngx_http_request_t *r,
 
     if (!r->header_sent && ngx_http_sandbox_e2b_gone(refusal)) {
         return ngx_http_sandbox_e2b_refuse_gone(r, refusal);
+    }
+
+    /* what goes away without a word is most often the whole sandbox: its
+     * clients ask about that if the stream breaks, and only then */
+
+    if (r->header_sent
+        && refusal->error == NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE)
+    {
+        return NGX_ERROR;
     }
 
     for (i = 0; ngx_http_sandbox_e2b_codes[i].code != NULL; i++) {

@@ -557,7 +557,7 @@ ngx_http_sandbox_v1_exec_exit(ngx_http_sandbox_call_t *call,
     r = call->request;
     command = call->data;
 
-    if (ngx_http_sandbox_v1_exec_note(r, end) != NGX_OK) {
+    if (ngx_http_sandbox_op_exit(r, end) != NGX_OK) {
         return ngx_http_sandbox_op_broken(call, "an end that cannot be");
     }
 
@@ -683,30 +683,6 @@ ngx_http_sandbox_v1_exec_text(ngx_http_sandbox_json_t *j, const char *name,
     } else {
         ngx_http_sandbox_json_string(j, output->data, output->len);
     }
-}
-
-
-ngx_int_t
-ngx_http_sandbox_v1_exec_note(ngx_http_request_t *r, const sbx_f_exit_t *end)
-{
-    ngx_http_sandbox_ctx_t  *ctx;
-
-    if (sbx_reason_word(end->reason) == NULL || end->signal < 0
-        || end->signal > 64)
-    {
-        return NGX_ERROR;
-    }
-
-    ctx = ngx_http_sandbox_ctx(r);
-
-    ctx->pid = end->pid;
-    ctx->exit = end->exit_code;
-    ctx->reason = sbx_reason_word(end->reason);
-    ctx->cpu_us = (int64_t) (end->cpu_user_us + end->cpu_system_us);
-    ctx->wall_us = (int64_t) end->duration_us;
-    ctx->memory_peak = (int64_t) end->memory_peak;
-
-    return NGX_OK;
 }
 
 

@@ -84,11 +84,6 @@ ngx_int_t ngx_http_sandbox_v1_base64(ngx_pool_t *pool,
 ngx_int_t ngx_http_sandbox_v1_exec_follow(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload);
 
-/* NGX_OK and what the log variables show; NGX_ERROR for an end that cannot
- * be. */
-ngx_int_t ngx_http_sandbox_v1_exec_note(ngx_http_request_t *r,
-    const sbx_f_exit_t *end);
-
 /* "exit_code": ... "usage":{...}: members, without the pid; command brings
  * the texts, NULL: without them. */
 void ngx_http_sandbox_v1_exec_members(ngx_http_sandbox_json_t *j,

@@ -195,7 +195,7 @@ ngx_http_sandbox_v1_port(ngx_http_request_t *r)
 
     port->request = r;
     port->fd = NGX_INVALID_FILE;
-    port->by_name = (slcf->port_host.len != 0);
+    port->by_name = (slcf->port_host.len != 0 || ctx->by_name);
     port->port = ngx_http_sandbox_v1_port_number(&ctx->item);
 
     if (port->port == 0) {

@@ -478,9 +478,24 @@ static ngx_uint_t
 ngx_http_sandbox_v1_port_passes(ngx_http_sandbox_v1_port_t *port,
     const ngx_table_elt_t *header)
 {
-    const ngx_str_t  *key;
+    const ngx_str_t         *key;
+    ngx_http_sandbox_ctx_t  *ctx;
 
     key = &header->key;
+    ctx = ngx_http_sandbox_ctx(port->request);
+
+    if (header == port->request->headers_in.authorization && ctx->port_auth
+        && port->request->headers_in.user.data == NULL)
+    {
+        return 1;
+    }
+
+    if (ctx->port_kept != NULL
+        && ngx_http_sandbox_v1_port_listed(ctx->port_kept, key->data,
+                                           key->len))
+    {
+        return 0;
+    }
 
     if (key->len == 0
         || ngx_http_sandbox_v1_port_listed(ngx_http_sandbox_v1_port_kept,

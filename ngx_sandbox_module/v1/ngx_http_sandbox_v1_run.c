@@ -501,7 +501,7 @@ ngx_http_sandbox_v1_run_file(ngx_http_sandbox_v1_run_t *run)
     file.max = SBX_UNSET;
     file.path_len = (uint32_t) path.len;
 
-    call = ngx_http_sandbox_v1_file_call(run->request, &file, &path, NULL,
+    call = ngx_http_sandbox_op_file_call(run->request, &file, &path, NULL,
                                          run);
 
     if (call != NULL) {
@@ -657,7 +657,7 @@ ngx_http_sandbox_v1_run_exit(ngx_http_sandbox_v1_run_t *run,
     ctx = ngx_http_sandbox_ctx(call->request);
     before = *ctx;
 
-    if (ngx_http_sandbox_v1_exec_note(call->request, end) != NGX_OK) {
+    if (ngx_http_sandbox_op_exit(call->request, end) != NGX_OK) {
         return ngx_http_sandbox_op_broken(call, "an end that cannot be");
     }
 
