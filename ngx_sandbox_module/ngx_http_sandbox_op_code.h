@@ -106,10 +106,12 @@ struct ngx_http_sandbox_op_code_s {
     ngx_http_sandbox_json_t         plain;        /* the main text, quoted */
     ngx_http_sandbox_json_t         error;        /* an object's members */
     ngx_http_sandbox_json_t         files;        /* elements */
-    ngx_event_t                     waits;        /* for its turn */
+    ngx_event_t                     waits;        /* for its turn; the form's
+                                                     where that is not told */
     ngx_msec_t                      silence;      /* from its turn on */
     ngx_uint_t                      count;        /* which run it is */
     sbx_json_str_t                  asked;        /* the context's id, or "" */
+    void                           *data;         /* the form's own */
     unsigned                        begun:1;      /* its turn has come */
     unsigned                        results_cut:1;
     unsigned                        files_cut:1;

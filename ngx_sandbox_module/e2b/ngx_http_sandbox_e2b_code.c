@@ -146,7 +146,9 @@ ngx_http_sandbox_e2b_code_execute(ngx_http_request_t *r)
     code = ngx_http_sandbox_op_code_create(r,
                                            &ngx_http_sandbox_e2b_code_form);
 
-    if (code == NULL) {
+    if (code == NULL
+        || ngx_http_sandbox_e2b_code_lines(code, r) != NGX_OK)
+    {
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
     }
 

@@ -7,6 +7,18 @@
 #include "ngx_http_sandbox_e2b_code.h"
 
 
+/* milliseconds that the beginning of a line waits for its end */
+#define NGX_HTTP_SANDBOX_E2B_CODE_MOMENT  50
+
+
+/* Of stdout and stderr, what has not been told. */
+
+typedef struct {
+    u_char                          text[2][1024];
+    size_t                          len[2];
+} ngx_http_sandbox_e2b_own_t;
+
+
 static ngx_int_t ngx_http_sandbox_e2b_code_begin(
     ngx_http_sandbox_call_t *call, const sbx_f_context_t *context);
 static ngx_int_t ngx_http_sandbox_e2b_code_number(
@@ -17,6 +29,14 @@ static ngx_int_t ngx_http_sandbox_e2b_code_output(
 static ngx_int_t ngx_http_sandbox_e2b_code_text(
     ngx_http_sandbox_op_code_t *code, ngx_uint_t n, const u_char *data,
     size_t len, ngx_uint_t last);
+static ngx_int_t ngx_http_sandbox_e2b_code_flush(
+    ngx_http_sandbox_op_code_t *code, ngx_uint_t n);
+static ngx_int_t ngx_http_sandbox_e2b_code_line(
+    ngx_http_sandbox_op_code_t *code, ngx_uint_t n, const u_char *data,
+    size_t len);
+static ngx_int_t ngx_http_sandbox_e2b_code_flush_all(
+    ngx_http_sandbox_op_code_t *code);
+static void ngx_http_sandbox_e2b_code_moment(ngx_event_t *ev);
 static ngx_int_t ngx_http_sandbox_e2b_code_result(
     ngx_http_sandbox_call_t *call);
 static ngx_int_t ngx_http_sandbox_e2b_code_end(ngx_http_sandbox_call_t *call,
@@ -103,21 +123,70 @@ ngx_http_sandbox_e2b_code_output(ngx_http_sandbox_call_t *call, ngx_uint_t n,
 }
 
 
+/* What does not end a line waits a moment for what may: a client is called
+ * for each piece, and many programs write a line and its end separately. */
+
 static ngx_int_t
 ngx_http_sandbox_e2b_code_text(ngx_http_sandbox_op_code_t *code, ngx_uint_t n,
     const u_char *data, size_t len, ngx_uint_t last)
 {
-    ngx_time_t               *tp;
-    ngx_http_sandbox_json_t  *j;
+    ngx_int_t                    rc;
+    ngx_http_sandbox_e2b_own_t  *own;
 
-    if (ngx_http_sandbox_stream_whole(code->stream, &code->text[n], &data,
-                                      &len, last)
-        != NGX_OK)
+    own = code->data;
+    rc = ngx_http_sandbox_e2b_code_flush(code, !n);
+
+    if (rc == NGX_ERROR
+        || ngx_http_sandbox_stream_whole(code->stream, &code->text[n], &data,
+                                         &len, last)
+           != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    if (len == 0) {
+    if (last || len == 0 || data[len - 1] == '\n'
+        || len > sizeof(own->text[n]) - own->len[n])
+    {
+        return ngx_http_sandbox_e2b_code_line(code, n, data, len);
+    }
+
+    ngx_memcpy(own->text[n] + own->len[n], data, len);
+    own->len[n] += len;
+
+    if (!code->waits.timer_set) {
+        ngx_add_timer(&code->waits, NGX_HTTP_SANDBOX_E2B_CODE_MOMENT);
+    }
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_e2b_code_flush(ngx_http_sandbox_op_code_t *code,
+    ngx_uint_t n)
+{
+    ngx_http_sandbox_e2b_own_t  *own;
+
+    own = code->data;
+
+    return (own->len[n] == 0)
+           ? NGX_OK : ngx_http_sandbox_e2b_code_line(code, n, NULL, 0);
+}
+
+
+/* What was kept, and what comes. */
+
+static ngx_int_t
+ngx_http_sandbox_e2b_code_line(ngx_http_sandbox_op_code_t *code, ngx_uint_t n,
+    const u_char *data, size_t len)
+{
+    ngx_time_t                  *tp;
+    ngx_http_sandbox_json_t     *j;
+    ngx_http_sandbox_e2b_own_t  *own;
+
+    own = code->data;
+
+    if (own->len[n] + len == 0) {
         return NGX_OK;
     }
 
@@ -127,13 +196,79 @@ ngx_http_sandbox_e2b_code_text(ngx_http_sandbox_op_code_t *code, ngx_uint_t n,
                                       ngx_http_sandbox_e2b_code_types[n]);
     j->ascii = 1;
 
-    ngx_http_sandbox_json_raw(j, ",\"text\":");
-    ngx_http_sandbox_json_string(j, data, len);
-    ngx_http_sandbox_json_raw(j, ",\"timestamp\":");
+    ngx_http_sandbox_json_raw(j, ",\"text\":\"");
+    ngx_http_sandbox_json_chars(j, own->text[n], own->len[n]);
+    ngx_http_sandbox_json_chars(j, data, len);
+    ngx_http_sandbox_json_raw(j, "\",\"timestamp\":");
     ngx_http_sandbox_json_time(j, (int64_t) tp->sec * 1000
                                   + (int64_t) tp->msec);
 
+    own->len[n] = 0;
+
     return ngx_http_sandbox_stream_send(code->stream);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_e2b_code_flush_all(ngx_http_sandbox_op_code_t *code)
+{
+    ngx_int_t   rc, again;
+    ngx_uint_t  n;
+
+    again = NGX_OK;
+
+    for (n = 0; n < 2; n++) {
+        rc = ngx_http_sandbox_e2b_code_flush(code, n);
+
+        if (rc == NGX_ERROR) {
+            return NGX_ERROR;
+        }
+
+        again = (rc == NGX_AGAIN) ? rc : again;
+    }
+
+    return again;
+}
+
+
+static void
+ngx_http_sandbox_e2b_code_moment(ngx_event_t *ev)
+{
+    ngx_int_t                    rc;
+    ngx_http_sandbox_call_t     *call;
+    ngx_http_sandbox_op_code_t  *code;
+
+    call = ev->data;
+    code = call->data;
+
+    if (call->closed) {
+        return;
+    }
+
+    if (ngx_http_sandbox_stream_behind(code->stream)) {
+        ngx_add_timer(ev, NGX_HTTP_SANDBOX_E2B_CODE_MOMENT);
+        return;
+    }
+
+    rc = ngx_http_sandbox_e2b_code_flush_all(code);
+
+    if (rc == NGX_AGAIN) {
+        call->stopped = 1;
+
+    } else if (rc != NGX_OK) {
+        (void) ngx_http_sandbox_op_finish(call, rc);
+    }
+}
+
+
+ngx_int_t
+ngx_http_sandbox_e2b_code_lines(ngx_http_sandbox_op_code_t *code,
+    ngx_http_request_t *r)
+{
+    code->data = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_e2b_own_t));
+    code->waits.handler = ngx_http_sandbox_e2b_code_moment;
+
+    return (code->data == NULL) ? NGX_ERROR : NGX_OK;
 }
 
 
@@ -237,6 +372,10 @@ ngx_http_sandbox_e2b_code_result(ngx_http_sandbox_call_t *call)
     if (code->result.kind == SBX_RESULT_ERROR) {
         ngx_http_sandbox_op_code_keep_error(code);
         return code->error.failed ? NGX_ERROR : NGX_OK;
+    }
+
+    if (ngx_http_sandbox_e2b_code_flush_all(code) == NGX_ERROR) {
+        return NGX_ERROR;
     }
 
     ngx_http_sandbox_e2b_code_whole(code);
