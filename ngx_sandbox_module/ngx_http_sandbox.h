@@ -49,6 +49,7 @@ typedef struct {
     sbx_limits_t                  max;
     sbx_quota_config_t           *quotas;     /* as in sbx_config_t */
     ngx_uint_t                    nobody;     /* a location asks not who */
+    ngx_uint_t                    anybody;    /* one takes any key */
     sbx_config_t                 *config;     /* what the broker is told */
     ngx_fd_t                      control;    /* to the broker, or -1 */
     ngx_uint_t                    used;       /* a location has an API */
@@ -674,6 +675,8 @@ char *ngx_http_sandbox_set_exec_timeout(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_sandbox_set_size(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+char *ngx_http_sandbox_set_e2b_domain(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 
 /* Settles defaults below maxima; NGX_CONF_ERROR is logged. */
 char *ngx_http_sandbox_settle_limits(ngx_conf_t *cf,
@@ -713,6 +716,9 @@ ngx_int_t ngx_http_sandbox_read_body(ngx_http_request_t *r,
  * ---- identity ------------------------------------------------------------
  */
 
+/* Who asks where nothing tells. */
+#define NGX_HTTP_SANDBOX_DEFAULT_NAME   "default"
+
 /* Fills ctx.  NGX_OK; or it is answered, with what that returned, NGX_OK
  * too. */
 ngx_int_t ngx_http_sandbox_identify(ngx_http_request_t *r,
@@ -727,6 +733,15 @@ int ngx_http_sandbox_own_names(ngx_http_request_t *r,
 ngx_uint_t ngx_http_sandbox_may_see(ngx_http_request_t *r,
     const ngx_str_t *tenant, const ngx_str_t *user);
 
+/* The same by a key of the file. */
+ngx_int_t ngx_http_sandbox_keys_identify(ngx_http_request_t *r,
+    ngx_http_sandbox_ctx_t *ctx, const ngx_http_sandbox_keys_t *keys);
+/* The one key that the request brings, whosever it may be; returns so, too. */
+ngx_int_t ngx_http_sandbox_keys_presented(ngx_http_request_t *r,
+    ngx_str_t *key);
+
+char *ngx_http_sandbox_set_keys(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 char *ngx_http_sandbox_set_quota(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 

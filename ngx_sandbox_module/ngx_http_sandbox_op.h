@@ -95,12 +95,13 @@ int ngx_http_sandbox_op_string(ngx_http_request_t *r, const char *name,
 int ngx_http_sandbox_op_env(ngx_pool_t *pool, const sbx_json_map_t *env,
     u_char **packed, size_t *size, sbx_error_t *e);
 
+/* Of a command: NGX_OK and what the log variables show; NGX_ERROR for an end
+ * that cannot be. */
+ngx_int_t ngx_http_sandbox_op_exit(ngx_http_request_t *r,
+    const sbx_f_exit_t *end);
+
 /* A working directory that was given, or NULL data; 0 or -1: SBX_E_PATH. */
 int ngx_http_sandbox_op_cwd(const sbx_json_str_t *cwd, sbx_error_t *e);
-
-/* A member, "cwd", of what is absolute or relative to the workspace. */
-void ngx_http_sandbox_op_cwd_json(ngx_http_sandbox_json_t *j,
-    const char *cwd, size_t len);
 
 /* One stream of a command: its head, up to the cap. */
 
@@ -120,11 +121,6 @@ ngx_int_t ngx_http_sandbox_op_output(ngx_http_request_t *r,
  * ever. */
 ngx_msec_t ngx_http_sandbox_op_silence(
     ngx_http_sandbox_main_conf_t *smcf, uint64_t timeout);
-
-/* Of a command: NGX_OK and what the log variables show; NGX_ERROR for an end
- * that cannot be. */
-ngx_int_t ngx_http_sandbox_op_exit(ngx_http_request_t *r,
-    const sbx_f_exit_t *end);
 
 /* A fixed array of the wire as a JSON string, NUL terminated or not. */
 #define ngx_http_sandbox_op_array(j, a)                                       \

@@ -618,6 +618,8 @@ void sbx_create(sbx_broker_t *b, sbx_call_out_t *call,
 void sbx_create_answer(sbx_session_t *s);
 /* The contents of a sealed memfd of just size bytes, the caller's. */
 int sbx_create_read(int blob, size_t size, char **data, sbx_error_t *e);
+/* The template that a name stands for: the built-in one has two. */
+const char *sbx_create_means(const sbx_broker_t *b, const char *name);
 /* Whose files a template has: its own, or "base". */
 const char *sbx_create_root(const sbx_broker_t *b, const char *name);
 

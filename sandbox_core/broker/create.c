@@ -32,17 +32,6 @@ static int sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
     sbx_error_t *e);
 
 
-/* Every name of a template that there is, and what it stands for. */
-
-static const struct {
-    const char  *name;
-    const char  *template;
-} sbx_create_templates[] = {
-    { "base", "base" },
-    { "code-interpreter-v1", "base" }
-};
-
-
 void
 sbx_create(sbx_broker_t *b, sbx_call_out_t *call, const sbx_create_t *body,
     int blob)
@@ -213,6 +202,14 @@ sbx_create_configured(const sbx_broker_t *b, const char *name)
 }
 
 
+const char *
+sbx_create_means(const sbx_broker_t *b, const char *name)
+{
+    return (!sbx_create_configured(b, name) && sbx_template_builtin(name))
+           ? "base" : name;
+}
+
+
 /* A template without files of its own has those of the machine. */
 
 const char *
@@ -225,6 +222,8 @@ sbx_create_root(const sbx_broker_t *b, const char *name)
         return "base";
     }
 
+    name = sbx_create_means(b, name);
+
     (void) snprintf(path, sizeof(path), "%s/%s/rootfs",
                     b->config.template_dir, name);
 
@@ -236,8 +235,6 @@ static int
 sbx_create_check(sbx_broker_t *b, const sbx_call_t *head, sbx_create_t *body,
     sbx_error_t *e)
 {
-    size_t  i;
-
     if (!sbx_name_ok(head->tenant, strlen(head->tenant))) {
         return sbx_error(e, 0, SBX_E_INVALID, "tenant_id is missing");
     }
@@ -246,19 +243,11 @@ sbx_create_check(sbx_broker_t *b, const sbx_call_t *head, sbx_create_t *body,
         return sbx_error(e, 0, SBX_E_INVALID, "user_id is missing");
     }
 
-    for (i = 0; i < sbx_nelts(sbx_create_templates); i++) {
-        if (strcmp(body->template, sbx_create_templates[i].name) == 0) {
-            break;
-        }
-    }
+    /* the session is told by the name that was asked for */
 
-    if (i < sbx_nelts(sbx_create_templates)) {
-        memset(body->template, 0, sizeof(body->template));
-        (void) sbx_copy_string(body->template, sizeof(body->template),
-                               sbx_create_templates[i].template,
-                               strlen(sbx_create_templates[i].template));
-
-    } else if (!sbx_create_configured(b, body->template)) {
+    if (!sbx_template_builtin(body->template)
+        && !sbx_create_configured(b, body->template))
+    {
         return sbx_error(e, 0, SBX_E_TEMPLATE,
                          "there is no template \"%s\"", body->template);
     }

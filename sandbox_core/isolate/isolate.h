@@ -163,6 +163,9 @@ int sbx_base_prepare(const char *state_dir, sbx_error_t *e);
  * returns 1 (init has been exec'ed; SBX_R_READY follows on .control) or -1.
  */
 
+/* A name of the built-in template: it has two. */
+int sbx_template_builtin(const char *name);
+
 typedef struct {
     const char              *id;
     const char              *state_dir;    /* absolute */

@@ -283,7 +283,7 @@ sbx_json_null(sbx_json_parser_t *p, sbx_json_frame_t *frame)
 
     field = frame->field;
 
-    if (field->type == SBX_JSON_ANY) {
+    if (field->type == SBX_JSON_ANY && !field->nullable) {
         sbx_json_bound(frame);
         return 1;
     }
