@@ -609,6 +609,12 @@ typedef struct {
 /* How many bytes at the end may be the beginning of a character. */
 size_t ngx_http_sandbox_text_tail(const u_char *p, size_t len);
 
+/* Of what was kept and what comes now, the whole characters, or all of it;
+ * they are there until the next event. */
+ngx_int_t ngx_http_sandbox_stream_whole(ngx_http_sandbox_stream_t *s,
+    ngx_http_sandbox_text_t *text, const u_char **data, size_t *len,
+    ngx_uint_t all);
+
 /*
  * An event of what can be told by now, {"type","data","offset"}; with "last"
  * of all.  Returns as _send(); NGX_OK where there is nothing to tell.
