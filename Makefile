@@ -366,7 +366,8 @@ install: build
 	install -m 0755 $(BUILD)/sandboxctl $(DESTDIR)$(SBIN_DIR)/
 	install -m 0644 conf/mod-http-sandbox.conf $(DESTDIR)$(AVAILABLE_DIR)/
 	install -m 0644 conf/sandbox.conf conf/sandbox-log.conf \
-	    conf/sandbox-errors.conf $(DESTDIR)$(SNIPPETS_DIR)/
+	    conf/sandbox-errors.conf conf/sandbox-errors-e2b.conf \
+	    $(DESTDIR)$(SNIPPETS_DIR)/
 	for f in conf/sandbox-ports.conf $(IDENTITY); do \
 	    to=$(DESTDIR)$(SNIPPETS_DIR)/$${f#conf/}; \
 	    to=$${to/\/identity\//\/sandbox-identity\/}; \

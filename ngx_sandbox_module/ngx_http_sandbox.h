@@ -186,6 +186,7 @@ typedef struct {
     ngx_buf_t                    *buf;
     off_t                         size;
     ngx_uint_t                    failed;
+    ngx_uint_t                    ascii;      /* what is not is escaped; off */
 } ngx_http_sandbox_json_t;
 
 void ngx_http_sandbox_json_init(ngx_http_sandbox_json_t *j, ngx_pool_t *pool);
@@ -199,6 +200,9 @@ void ngx_http_sandbox_json_string(ngx_http_sandbox_json_t *j, const void *s,
 /* The same without its quotes: a part of a string, of whole characters. */
 void ngx_http_sandbox_json_chars(ngx_http_sandbox_json_t *j, const void *s,
     size_t len);
+/* A value that is JSON already and has been checked; it comes on one line. */
+void ngx_http_sandbox_json_value(ngx_http_sandbox_json_t *j,
+    const void *text, size_t len);
 /* What was written to another, but for its first bytes; or that itself, which
  * must not be written to after it, nor go before j does. */
 void ngx_http_sandbox_json_copy(ngx_http_sandbox_json_t *j,

@@ -109,6 +109,7 @@ my %mode = (
     'etc/nginx/snippets/sandbox.conf' => 0644,
     'etc/nginx/snippets/sandbox-log.conf' => 0644,
     'etc/nginx/snippets/sandbox-errors.conf' => 0644,
+    'etc/nginx/snippets/sandbox-errors-e2b.conf' => 0644,
     'etc/nginx/snippets/sandbox-ports.conf' => 0644,
     map({ ("etc/nginx/snippets/sandbox-identity/$_.conf" => 0644) }
         qw(admin certificates networks passwords rates request)),

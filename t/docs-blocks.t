@@ -151,7 +151,9 @@ sub with_document {
     my $text = join "\n", @texts;
     my $api = 'http://127.0.0.1:' . $t->port . '/v1';
 
-    $text =~ s/127\.0\.0\.1:8080/127.0.0.1:@{[ $t->port ]}/g;
+    # operators have a port of their own, here it is one
+
+    $text =~ s/127\.0\.0\.1:808[02]/127.0.0.1:@{[ $t->port ]}/g;
 
     my $made = $t->session(manifest =>
                            { capabilities => [ qw(shell files code ports) ] });

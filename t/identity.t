@@ -241,7 +241,7 @@ subtest 'of others there is nothing' => sub {
     my @routes;
 
     while ($text =~ /\{\s((?:NGX_HTTP_\w+\|?)+),\s"(sessions\/\{id\}[^"]*)",
-                     \s*NGX_HTTP_SANDBOX_BODY_(\w+),.*?\n\s*(\w+)\s\}/gsx)
+                     \s*NGX_HTTP_SANDBOX_BODY_(\w+),.*?\n\s*(\w+),\s\w+\s\}/gsx)
     {
         my ($methods, $path, $body, $handler) = ($1, $2, $3, $4);
 

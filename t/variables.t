@@ -25,6 +25,7 @@ my $t = SandboxTest->new(
             error_page 413 /elsewhere;
         }
         location /elsewhere { return 413 "elsewhere\n"; }
+        location /other { return 200; }
 CONF
 
 $t->start;
@@ -47,10 +48,10 @@ sub line_of {
     return { ($line // '') =~ /(\w+)=(\S+)/g };
 }
 
-my $res = $t->http(GET => '/');
+my $res = $t->http(GET => '/other');
 my $none = SandboxTest::wait_for(sub {
     my $all = SandboxTest::slurp($t->prefix . '/logs/vars.log') // '';
-    return $all =~ m{^GET / 200 \S+ (.*)}m ? $1 : undef;
+    return $all =~ m{^GET /other 200 \S+ (.*)}m ? $1 : undef;
 }, 5);
 is($none, 'op=- session=- tenant=- user=- exit=- reason=- error=- quota=- '
           . 'cpu_ms=- wall_ms=- memory_peak=-', 'what is no call has none');

@@ -10,9 +10,6 @@
 
 #define SBX_CREATE_CAPABILITIES                                              \
     (SBX_CAP_SHELL|SBX_CAP_FILES|SBX_CAP_CODE|SBX_CAP_PORTS)
-#define SBX_CREATE_FLAGS                                                     \
-    (SBX_CREATE_WEAK_OK|SBX_CREATE_ON_TIMEOUT_PAUSE                          \
-     |SBX_CREATE_MEMORY_RLIMIT|SBX_CREATE_TIED)
 #define SBX_CREATE_SEALS  (F_SEAL_WRITE|F_SEAL_SHRINK|F_SEAL_GROW)
 
 

@@ -165,7 +165,7 @@ sub shipped_conf {
 
     my $conf = slurp("$ROOT/conf/nginx.conf");
 
-    $conf =~ s/listen 127\.0\.0\.1:8080;/listen 127.0.0.1:$self->{port};/
+    $conf =~ s/listen 127\.0\.0\.1:8080;/listen 127.0.0.1:$self->{port};/g
         or die "conf/nginx.conf has no listen to replace\n";
     $conf =~ s/^worker_processes .*?;/worker_processes $self->{workers};/m
         if $self->{workers};
