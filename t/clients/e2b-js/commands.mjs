@@ -204,7 +204,7 @@ group('pty', async (check) => {
             onData: (data) => { seen += new TextDecoder().decode(data) } })
 
         await pty.sendInput(first.pid, bytes('echo $((6 * 7))\n'))
-        assert.ok(await until(() => /\n42\r\n/.test(seen)), seen)
+        assert.ok(await until(() => /42\r\n/.test(seen)), seen)
         assert.equal(await pty.kill(first.pid), true)
         await thrown(second.wait())
         assert.equal(await pty.kill(first.pid), false)
