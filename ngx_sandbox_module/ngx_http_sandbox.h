@@ -49,6 +49,7 @@ typedef struct {
     sbx_limits_t                  max;
     sbx_quota_config_t           *quotas;     /* as in sbx_config_t */
     ngx_uint_t                    nobody;     /* a location asks not who */
+    ngx_uint_t                    anybody;    /* one takes any key */
     sbx_config_t                 *config;     /* what the broker is told */
     ngx_fd_t                      control;    /* to the broker, or -1 */
     ngx_uint_t                    used;       /* a location has an API */
@@ -185,6 +186,7 @@ typedef struct {
     ngx_buf_t                    *buf;
     off_t                         size;
     ngx_uint_t                    failed;
+    ngx_uint_t                    ascii;      /* what is not is escaped; off */
 } ngx_http_sandbox_json_t;
 
 void ngx_http_sandbox_json_init(ngx_http_sandbox_json_t *j, ngx_pool_t *pool);
@@ -198,6 +200,9 @@ void ngx_http_sandbox_json_string(ngx_http_sandbox_json_t *j, const void *s,
 /* The same without its quotes: a part of a string, of whole characters. */
 void ngx_http_sandbox_json_chars(ngx_http_sandbox_json_t *j, const void *s,
     size_t len);
+/* A value that is JSON already and has been checked; it comes on one line. */
+void ngx_http_sandbox_json_value(ngx_http_sandbox_json_t *j,
+    const void *text, size_t len);
 /* What was written to another, but for its first bytes; or that itself, which
  * must not be written to after it, nor go before j does. */
 void ngx_http_sandbox_json_copy(ngx_http_sandbox_json_t *j,
@@ -664,6 +669,8 @@ char *ngx_http_sandbox_set_exec_timeout(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_sandbox_set_size(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+char *ngx_http_sandbox_set_e2b_domain(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 
 /* Settles defaults below maxima; NGX_CONF_ERROR is logged. */
 char *ngx_http_sandbox_settle_limits(ngx_conf_t *cf,
@@ -703,6 +710,9 @@ ngx_int_t ngx_http_sandbox_read_body(ngx_http_request_t *r,
  * ---- identity ------------------------------------------------------------
  */
 
+/* Who asks where nothing tells. */
+#define NGX_HTTP_SANDBOX_DEFAULT_NAME   "default"
+
 /* Fills ctx.  NGX_OK; or it is answered, with what that returned, NGX_OK
  * too. */
 ngx_int_t ngx_http_sandbox_identify(ngx_http_request_t *r,
@@ -717,6 +727,15 @@ int ngx_http_sandbox_own_names(ngx_http_request_t *r,
 ngx_uint_t ngx_http_sandbox_may_see(ngx_http_request_t *r,
     const ngx_str_t *tenant, const ngx_str_t *user);
 
+/* The same by a key of the file. */
+ngx_int_t ngx_http_sandbox_keys_identify(ngx_http_request_t *r,
+    ngx_http_sandbox_ctx_t *ctx, const ngx_http_sandbox_keys_t *keys);
+/* The one key that the request brings, whosever it may be; returns so, too. */
+ngx_int_t ngx_http_sandbox_keys_presented(ngx_http_request_t *r,
+    ngx_str_t *key);
+
+char *ngx_http_sandbox_set_keys(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 char *ngx_http_sandbox_set_quota(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 

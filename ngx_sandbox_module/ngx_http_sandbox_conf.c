@@ -555,3 +555,47 @@ ngx_http_sandbox_settle_limits(ngx_conf_t *cf,
 
     return NGX_CONF_OK;
 }
+
+
+/* A host's name, with a port if need be: it is told as it stands. */
+
+char *
+ngx_http_sandbox_set_e2b_domain(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    ngx_http_sandbox_loc_conf_t  *slcf = conf;
+
+    u_char      ch;
+    size_t      i;
+    ngx_str_t  *value;
+
+    if (slcf->e2b_domain.data != NULL) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    for (i = 0; i < value[1].len; i++) {
+        ch = ngx_tolower(value[1].data[i]);
+
+        if ((ch < 'a' || ch > 'z') && (ch < '0' || ch > '9')
+            && ch != '-' && ((ch != '.' && ch != ':') || i == 0))
+        {
+            break;
+        }
+
+        value[1].data[i] = ch;
+    }
+
+    if (value[1].len == 0 || i < value[1].len) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid value \"%V\" in \"%V\" directive, it "
+                           "must be a domain, as \"sandbox.example.com\"",
+                           &value[1], &cmd->name);
+        return NGX_CONF_ERROR;
+    }
+
+    slcf->e2b_domain = value[1];
+
+    return NGX_CONF_OK;
+}

@@ -1,8 +1,9 @@
 /*
- * Who asks, where sandbox_tenant and sandbox_user tell.  Their values go into
- * the request's context before any handler runs, and from there into the
- * header of every call: the broker finds no session of anybody else for it.
- * Handlers have nothing to check but the names that a body brings.
+ * Who asks, where sandbox_tenant and sandbox_user tell, or a key of
+ * sandbox_keys.  What they tell goes into the request's context before any
+ * handler runs, and from there into the header of every call: the broker
+ * finds no session of anybody else for it.  Handlers have nothing to check
+ * but the names that a body brings.
  */
 
 #include "ngx_http_sandbox.h"
@@ -22,6 +23,7 @@ ngx_int_t
 ngx_http_sandbox_identify(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
 {
     ngx_int_t                     rc;
+    ngx_str_t                     key;
     ngx_http_sandbox_loc_conf_t  *slcf;
 
     slcf = ngx_http_get_module_loc_conf(r, ngx_http_sandbox_module);
@@ -52,6 +54,26 @@ ngx_http_sandbox_identify(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
 
     if (ngx_strcmp(ctx->route->op, "health") == 0) {
         return NGX_OK;
+    }
+
+    if (slcf->keys != NULL) {
+        return ngx_http_sandbox_keys_identify(r, ctx, slcf->keys);
+    }
+
+    if (slcf->tenant == NULL && slcf->api == NGX_HTTP_SANDBOX_API_E2B) {
+        rc = ngx_http_sandbox_keys_presented(r, &key);
+
+        if (rc != NGX_OK || r->header_sent) {
+            return rc;
+        }
+
+        ngx_str_set(&ctx->tenant, NGX_HTTP_SANDBOX_DEFAULT_NAME);
+        ctx->tenant_bound = 1;
+
+        if (slcf->user == NULL) {
+            ngx_str_set(&ctx->user, NGX_HTTP_SANDBOX_DEFAULT_NAME);
+            ctx->user_bound = 1;
+        }
     }
 
     if (slcf->tenant != NULL) {

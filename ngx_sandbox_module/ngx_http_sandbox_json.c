@@ -8,6 +8,8 @@
 static u_char *ngx_http_sandbox_json_reserve(ngx_http_sandbox_json_t *j,
     size_t *room);
 static size_t ngx_http_sandbox_json_plain(const u_char *p, size_t len);
+static void ngx_http_sandbox_json_escape(ngx_http_sandbox_json_t *j,
+    const u_char *p, size_t len);
 static size_t ngx_http_sandbox_json_utf8(const u_char *p, size_t len,
     ngx_uint_t *valid);
 
@@ -21,6 +23,7 @@ ngx_http_sandbox_json_init(ngx_http_sandbox_json_t *j, ngx_pool_t *pool)
     j->buf = NULL;
     j->size = 0;
     j->failed = 0;
+    j->ascii = 0;
 }
 
 
@@ -209,11 +212,11 @@ ngx_http_sandbox_json_chars(ngx_http_sandbox_json_t *j, const void *s,
         } else if (*p >= 0x80) {
             n = ngx_http_sandbox_json_utf8(p, len, &valid);
 
-            if (valid) {
-                ngx_http_sandbox_json_raw_len(j, p, n);
+            if (!valid) {
+                ngx_http_sandbox_json_escape(j, (u_char *) "\xef\xbf\xbd", 3);
 
             } else {
-                ngx_http_sandbox_json_raw_len(j, "\xef\xbf\xbd", 3);
+                ngx_http_sandbox_json_escape(j, p, n);
             }
 
         } else {
@@ -233,6 +236,84 @@ ngx_http_sandbox_json_chars(ngx_http_sandbox_json_t *j, const void *s,
                 (void) ngx_sprintf(escape + 1, "u%04xd", (int) *p);
                 ngx_http_sandbox_json_raw_len(j, escape, 6);
             }
+        }
+
+        p += n;
+        len -= n;
+    }
+}
+
+
+/* One character that is not ASCII, of a string. */
+
+static void
+ngx_http_sandbox_json_escape(ngx_http_sandbox_json_t *j, const u_char *p,
+    size_t len)
+{
+    size_t    i;
+    u_char    text[12], *last;
+    uint32_t  c;
+
+    if (!j->ascii) {
+        ngx_http_sandbox_json_raw_len(j, p, len);
+        return;
+    }
+
+    c = p[0] & (0xff >> (len + 1));
+
+    for (i = 1; i < len; i++) {
+        c = c << 6 | (p[i] & 0x3f);
+    }
+
+    if (c > 0xffff) {
+        c -= 0x10000;
+        last = ngx_sprintf(text, "\\u%04xD\\u%04xD",
+                           (uint32_t) (0xd800 | c >> 10),
+                           (uint32_t) (0xdc00 | (c & 0x3ff)));
+
+    } else {
+        last = ngx_sprintf(text, "\\u%04xD", c);
+    }
+
+    ngx_http_sandbox_json_raw_len(j, text, last - text);
+}
+
+
+/* Only white space of its own may break a line, and only its strings have
+ * what is not ASCII. */
+
+void
+ngx_http_sandbox_json_value(ngx_http_sandbox_json_t *j, const void *text,
+    size_t len)
+{
+    size_t         i, n;
+    ngx_uint_t     valid;
+    const u_char  *p;
+
+    p = text;
+
+    while (len != 0 && !j->failed) {
+
+        for (i = 0; i < len; i++) {
+            if (p[i] == '\n' || p[i] == '\r' || (p[i] >= 0x80 && j->ascii)) {
+                break;
+            }
+        }
+
+        ngx_http_sandbox_json_raw_len(j, p, i);
+
+        p += i;
+        len -= i;
+
+        if (len == 0) {
+            return;
+        }
+
+        n = 1;
+
+        if (*p >= 0x80) {
+            n = ngx_http_sandbox_json_utf8(p, len, &valid);
+            ngx_http_sandbox_json_chars(j, p, n);
         }
 
         p += n;

@@ -11,6 +11,8 @@ static char *ngx_http_sandbox_init_main_conf(ngx_conf_t *cf, void *conf);
 static void *ngx_http_sandbox_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_http_sandbox_merge_loc_conf(ngx_conf_t *cf, void *parent,
     void *child);
+static char *ngx_http_sandbox_check_identity(ngx_conf_t *cf,
+    const ngx_http_sandbox_loc_conf_t *conf, ngx_uint_t own);
 static ngx_int_t ngx_http_sandbox_postconfiguration(ngx_conf_t *cf);
 
 
@@ -153,6 +155,20 @@ static ngx_command_t  ngx_http_sandbox_commands[] = {
       ngx_http_set_complex_value_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_sandbox_loc_conf_t, user),
+      NULL },
+
+    { ngx_string("sandbox_keys"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_sandbox_set_keys,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("sandbox_e2b_domain"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_sandbox_set_e2b_domain,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
       NULL },
 
     /* ports */
@@ -376,12 +392,14 @@ ngx_http_sandbox_create_loc_conf(ngx_conf_t *cf)
      * set by ngx_pcalloc():
      *
      *     slcf->api = NGX_HTTP_SANDBOX_API_OFF;
+     *     slcf->e2b_domain = { 0, NULL };
      */
 
     slcf->max_json = NGX_CONF_UNSET_SIZE;
     slcf->max_upload = NGX_CONF_UNSET;
     slcf->tenant = NGX_CONF_UNSET_PTR;
     slcf->user = NGX_CONF_UNSET_PTR;
+    slcf->keys = NGX_CONF_UNSET_PTR;
 
     ngx_http_sandbox_port_create_conf(slcf);
 
@@ -395,11 +413,15 @@ ngx_http_sandbox_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_sandbox_loc_conf_t  *prev = parent;
     ngx_http_sandbox_loc_conf_t  *conf = child;
 
+    ngx_uint_t                     own;
     ngx_http_core_loc_conf_t      *clcf;
-    ngx_http_sandbox_main_conf_t  *smcf;
+
+    own = (conf->keys != NGX_CONF_UNSET_PTR);
 
     ngx_conf_merge_ptr_value(conf->tenant, prev->tenant, NULL);
     ngx_conf_merge_ptr_value(conf->user, prev->user, NULL);
+    ngx_conf_merge_ptr_value(conf->keys, prev->keys, NULL);
+    ngx_conf_merge_str_value(conf->e2b_domain, prev->e2b_domain, "");
     ngx_conf_merge_size_value(conf->max_json, prev->max_json,
                               4 * 1024 * 1024);
     ngx_conf_merge_off_value(conf->max_upload, prev->max_upload,
@@ -426,10 +448,63 @@ ngx_http_sandbox_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         clcf->handler = ngx_http_sandbox_handler;
     }
 
-    if (conf->api == NGX_HTTP_SANDBOX_API_V1 && conf->tenant == NULL) {
-        smcf = ngx_http_conf_get_module_main_conf(cf,
-                                                  ngx_http_sandbox_module);
-        smcf->nobody = 1;
+    return ngx_http_sandbox_check_identity(cf, conf, own);
+}
+
+
+/* own: the keys are said of this block itself. */
+
+static char *
+ngx_http_sandbox_check_identity(ngx_conf_t *cf,
+    const ngx_http_sandbox_loc_conf_t *conf, ngx_uint_t own)
+{
+    ngx_http_core_loc_conf_t      *clcf;
+    ngx_http_sandbox_main_conf_t  *smcf;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+    smcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_sandbox_module);
+
+    switch (conf->api) {
+
+    case NGX_HTTP_SANDBOX_API_V1:
+        smcf->nobody |= (conf->tenant == NULL && conf->keys == NULL);
+        break;
+
+    case NGX_HTTP_SANDBOX_API_E2B:
+        smcf->anybody |= (conf->tenant == NULL && conf->keys == NULL);
+        break;
+
+    case NGX_HTTP_SANDBOX_API_OFF:
+
+        if (conf->port_host.len != 0) {
+            break;
+        }
+
+        return NGX_CONF_OK;
+
+    default:
+
+        /* who has a key is somebody's user, and no operator */
+
+        if (own && conf->keys != NULL) {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "\"sandbox_keys\" is for the APIs \"v1\" and "
+                          "\"e2b\", and guards nothing in location \"%V\"",
+                          &clcf->name);
+            return NGX_CONF_ERROR;
+        }
+
+        return NGX_CONF_OK;
+    }
+
+    if (conf->keys != NULL && (conf->tenant != NULL || conf->user != NULL)) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"sandbox_keys\" and \"%s\" both tell who asks in "
+                      "location \"%V\": leave one of them out, or say "
+                      "\"sandbox_keys off\" there",
+                      conf->tenant != NULL ? "sandbox_tenant"
+                                           : "sandbox_user", &clcf->name);
+        return NGX_CONF_ERROR;
     }
 
     return NGX_CONF_OK;

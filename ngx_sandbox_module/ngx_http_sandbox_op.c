@@ -355,6 +355,30 @@ ngx_http_sandbox_op_string(ngx_http_request_t *r, const char *name,
 }
 
 
+ngx_int_t
+ngx_http_sandbox_op_exit(ngx_http_request_t *r, const sbx_f_exit_t *end)
+{
+    ngx_http_sandbox_ctx_t  *ctx;
+
+    if (sbx_reason_word(end->reason) == NULL || end->signal < 0
+        || end->signal > 64)
+    {
+        return NGX_ERROR;
+    }
+
+    ctx = ngx_http_sandbox_ctx(r);
+
+    ctx->pid = end->pid;
+    ctx->exit = end->exit_code;
+    ctx->reason = sbx_reason_word(end->reason);
+    ctx->cpu_us = (int64_t) (end->cpu_user_us + end->cpu_system_us);
+    ctx->wall_us = (int64_t) end->duration_us;
+    ctx->memory_peak = (int64_t) end->memory_peak;
+
+    return NGX_OK;
+}
+
+
 /* A name that could be taken for another, or end early, on its way. */
 
 static const char *
@@ -435,6 +459,22 @@ ngx_http_sandbox_op_env(ngx_pool_t *pool, const sbx_json_map_t *env,
         *p++ = '=';
         p = ngx_cpymem(p, pair->value.data, pair->value.len);
         *p++ = '\0';
+    }
+
+    return 0;
+}
+
+
+int
+ngx_http_sandbox_op_cwd(const sbx_json_str_t *cwd, sbx_error_t *e)
+{
+    if (cwd->data != NULL
+        && (cwd->len == 0 || cwd->len >= SBX_PATH_MAX
+            || ngx_strlen(cwd->data) != cwd->len))
+    {
+        return sbx_error(e, 0, SBX_E_PATH,
+                         "/cwd: is empty, has a NUL or is longer than %d "
+                         "bytes", SBX_PATH_MAX - 1);
     }
 
     return 0;

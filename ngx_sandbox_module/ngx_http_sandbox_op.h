@@ -95,6 +95,33 @@ int ngx_http_sandbox_op_string(ngx_http_request_t *r, const char *name,
 int ngx_http_sandbox_op_env(ngx_pool_t *pool, const sbx_json_map_t *env,
     u_char **packed, size_t *size, sbx_error_t *e);
 
+/* Of a command: NGX_OK and what the log variables show; NGX_ERROR for an end
+ * that cannot be. */
+ngx_int_t ngx_http_sandbox_op_exit(ngx_http_request_t *r,
+    const sbx_f_exit_t *end);
+
+/* A working directory that was given, or NULL data; 0 or -1: SBX_E_PATH. */
+int ngx_http_sandbox_op_cwd(const sbx_json_str_t *cwd, sbx_error_t *e);
+
+/* One stream of a command: its head, up to the cap. */
+
+typedef struct {
+    u_char                         *data;
+    size_t                          len;
+    size_t                          room;
+    uint64_t                        max;
+    unsigned                        over:1;       /* more came than asked */
+} ngx_http_sandbox_op_output_t;
+
+/* Keeps what a frame brought, up to the cap; NGX_ERROR: out of memory. */
+ngx_int_t ngx_http_sandbox_op_output(ngx_http_request_t *r,
+    ngx_http_sandbox_op_output_t *output, const u_char *data, size_t len);
+
+/* How long a call may be silent whose command has this time-out; 0: for
+ * ever. */
+ngx_msec_t ngx_http_sandbox_op_silence(
+    ngx_http_sandbox_main_conf_t *smcf, uint64_t timeout);
+
 /* A fixed array of the wire as a JSON string, NUL terminated or not. */
 #define ngx_http_sandbox_op_array(j, a)                                       \
     ngx_http_sandbox_json_string(j, a, ngx_strnlen((u_char *) (a), sizeof(a)))

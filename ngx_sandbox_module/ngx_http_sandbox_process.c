@@ -240,8 +240,16 @@ ngx_http_sandbox_init_process(ngx_cycle_t *cycle)
     if (smcf != NULL && smcf->used && smcf->nobody && ngx_worker == 0) {
         ngx_log_error(NGX_LOG_WARN, cycle->log, 0,
                       "sandbox: a location answers whoever reaches it, for "
-                      "any tenant that he names: \"sandbox_tenant\" would "
-                      "bind callers to their own");
+                      "any tenant that he names: \"sandbox_tenant\" or "
+                      "\"sandbox_keys\" would bind callers to their own");
+    }
+
+    if (smcf != NULL && smcf->used && smcf->anybody && ngx_worker == 0) {
+        ngx_log_error(NGX_LOG_WARN, cycle->log, 0,
+                      "sandbox: a location with \"sandbox_api e2b\" takes any "
+                      "API key, and all who have one share one tenant and "
+                      "user, \"" NGX_HTTP_SANDBOX_DEFAULT_NAME "\": "
+                      "\"sandbox_keys\" would tell them apart");
     }
 
     return NGX_OK;

@@ -188,6 +188,15 @@ ngx_http_sandbox_e2b_refuse_rpc(ngx_http_request_t *r,
         return ngx_http_sandbox_e2b_refuse_gone(r, refusal);
     }
 
+    /* what goes away without a word is most often the whole sandbox: its
+     * clients ask about that if the stream breaks, and only then */
+
+    if (r->header_sent
+        && refusal->error == NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE)
+    {
+        return NGX_ERROR;
+    }
+
     for (i = 0; ngx_http_sandbox_e2b_codes[i].code != NULL; i++) {
         if (ngx_http_sandbox_e2b_codes[i].error == refusal->error) {
             break;

@@ -68,7 +68,7 @@ ngx_http_sandbox_v1_file_pack(ngx_http_request_t *r)
     file.flags = pack->gzip ? SBX_FILE_F_GZIP : 0;
     file.path_len = (uint32_t) ctx->path.len;
 
-    call = ngx_http_sandbox_v1_file_call(r, &file, &ctx->path, NULL, pack);
+    call = ngx_http_sandbox_op_file_call(r, &file, &ctx->path, NULL, pack);
 
     if (call != NULL) {
         call->frame = ngx_http_sandbox_v1_pack_frame;
@@ -223,7 +223,7 @@ ngx_http_sandbox_v1_pack_name(ngx_http_request_t *r,
 
     name.len = p - name.data;
 
-    return ngx_http_sandbox_v1_file_disposition(r, &name);
+    return ngx_http_sandbox_op_file_disposition(r, "attachment", &name);
 }
 
 

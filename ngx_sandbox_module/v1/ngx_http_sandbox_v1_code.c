@@ -1,51 +1,16 @@
 /*
- * Code for an interpreter that remembers.  A run waits for its turn in its
- * context; what it writes comes before what it shows after that.
+ * Code for an interpreter that remembers.
  */
 
 #include "ngx_http_sandbox_v1_code.h"
 
 
-#define NGX_HTTP_SANDBOX_V1_CODE_MAX      (1024 * 1024)
-#define NGX_HTTP_SANDBOX_V1_CODE_ENV      65536     /* variables */
-
-/* milliseconds: an interpreter may take long to begin, and to be stopped */
-#define NGX_HTTP_SANDBOX_V1_CODE_SLOW     90000
-
-/* after which a stream that waits for its turn says so */
-#define NGX_HTTP_SANDBOX_V1_CODE_WAIT     5000
-
-
-typedef struct {
-    sbx_json_str_t                  code;
-    sbx_json_str_t                  language;
-    sbx_json_str_t                  context;
-    sbx_json_map_t                  env;
-    sbx_limits_t                    limits;
-} ngx_http_sandbox_v1_code_body_t;
-
-
-static ngx_http_sandbox_v1_code_t *ngx_http_sandbox_v1_code_create(
-    ngx_http_request_t *r);
-static int ngx_http_sandbox_v1_code_check(
-    ngx_http_sandbox_v1_code_body_t *body, sbx_error_t *e);
-static ngx_int_t ngx_http_sandbox_v1_code_queue(ngx_http_sandbox_call_t *call,
-    const ngx_http_sandbox_v1_code_body_t *body, const u_char *env,
-    size_t env_size);
-static ngx_int_t ngx_http_sandbox_v1_code_frame(
-    ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
-    const u_char *payload, ngx_fd_t fd);
-static void ngx_http_sandbox_v1_code_accepted(ngx_http_sandbox_call_t *call);
-static void ngx_http_sandbox_v1_code_waits(ngx_event_t *ev);
-static void ngx_http_sandbox_v1_code_cleanup(void *data);
-
-
-#define CODE(field)  offsetof(ngx_http_sandbox_v1_code_body_t, field)
+#define CODE(field)  offsetof(ngx_http_sandbox_op_code_body_t, field)
 
 static const sbx_json_field_t  ngx_http_sandbox_v1_code_fields[] = {
 
     { .name = "code", .type = SBX_JSON_STRING, .required = 1,
-      .max = NGX_HTTP_SANDBOX_V1_CODE_MAX, .offset = CODE(code) },
+      .max = NGX_HTTP_SANDBOX_OP_CODE_MAX, .offset = CODE(code) },
 
     { .name = "language", .type = SBX_JSON_STRING, .nullable = 1,
       .offset = CODE(language) },
@@ -60,7 +25,7 @@ static const sbx_json_field_t  ngx_http_sandbox_v1_code_fields[] = {
       .limit = "max_output_bytes", .offset = CODE(limits.max_output) },
 
     { .name = "env", .type = SBX_JSON_MAP, .nullable = 1,
-      .max = NGX_HTTP_SANDBOX_V1_CODE_ENV, .offset = CODE(env) },
+      .max = NGX_HTTP_SANDBOX_OP_CODE_ENV, .offset = CODE(env) },
 
     { .name = NULL }
 };
@@ -69,62 +34,26 @@ static const sbx_json_field_t  ngx_http_sandbox_v1_code_fields[] = {
 ngx_int_t
 ngx_http_sandbox_v1_code(ngx_http_request_t *r)
 {
-    size_t                            env_size;
-    u_char                           *env;
+    ngx_int_t                         rc;
     sbx_error_t                       e;
-    sbx_f_code_t                      wire;
-    ngx_http_sandbox_call_t          *call;
     ngx_http_sandbox_stream_e         form;
-    ngx_http_sandbox_v1_code_t       *code;
-    ngx_http_sandbox_main_conf_t     *smcf;
-    ngx_http_sandbox_v1_code_body_t   body;
+    ngx_http_sandbox_op_code_t       *code;
+    ngx_http_sandbox_op_code_body_t   body;
 
     ngx_memzero(&body, sizeof(body));
     sbx_limits_clear(&body.limits);
 
     if (ngx_http_sandbox_op_bind(r, ngx_http_sandbox_v1_code_fields, &body,
                                  &e)
-        != 0
-        || ngx_http_sandbox_v1_code_check(&body, &e) != 0
-        || ngx_http_sandbox_op_env(r->pool, &body.env, &env, &env_size, &e)
-           != 0)
+        != 0)
     {
         return ngx_http_sandbox_problem_core(r, &e);
     }
 
-    if (body.code.len + env_size > SBX_CODE_STRINGS_MAX) {
-        (void) sbx_error(&e, 0, SBX_E_INVALID,
-                         "/code: takes %zu bytes with its environment, more "
-                         "than the %d that fit", body.code.len + env_size,
-                         SBX_CODE_STRINGS_MAX);
-        return ngx_http_sandbox_problem_core(r, &e);
-    }
-
-    code = ngx_http_sandbox_v1_code_create(r);
+    code = ngx_http_sandbox_op_code_create(r, &ngx_http_sandbox_v1_code_form);
 
     if (code == NULL) {
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
-    }
-
-    smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
-
-    ngx_memzero(&wire, sizeof(sbx_f_code_t));
-    wire.verb = SBX_CODE_RUN;
-    wire.flags = SBX_CODE_F_CAP;
-    wire.envc = (uint32_t) body.env.nelts;
-    wire.code_size = (uint32_t) body.code.len;
-    wire.strings_size = (uint32_t) (body.code.len + env_size);
-    wire.timeout = body.limits.exec_timeout;
-    wire.max_output = body.limits.max_output;
-
-    code->out.max = (wire.max_output == SBX_UNSET) ? smcf->max.max_output
-                                                   : wire.max_output;
-    code->err.max = code->out.max;
-
-    code->silence = ngx_http_sandbox_v1_exec_silence(smcf, wire.timeout);
-
-    if (code->silence != 0) {
-        code->silence += NGX_HTTP_SANDBOX_V1_CODE_SLOW;
     }
 
     form = ngx_http_sandbox_stream_asked(r);
@@ -136,313 +65,11 @@ ngx_http_sandbox_v1_code(ngx_http_request_t *r)
             return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL,
                                             NULL);
         }
-
-        /* the cap is on what is kept */
-
-        wire.flags &= ~SBX_CODE_F_CAP;
     }
 
-    call = ngx_http_sandbox_v1_code_call(r, &wire, &body.context,
-                                         &body.language, NULL, code);
-
-    if (call == NULL
-        || ngx_http_sandbox_v1_code_queue(call, &body, env, env_size)
-           != NGX_OK)
-    {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
+    if (ngx_http_sandbox_op_code_start(r, code, &body, &rc, &e) != 0) {
+        return ngx_http_sandbox_problem_core(r, &e);
     }
 
-    call->frame = ngx_http_sandbox_v1_code_frame;
-    code->waits.data = call;
-
-    if (code->stream != NULL) {
-        code->stream->call = call;
-        code->stream->data = code;
-    }
-
-    return ngx_http_sandbox_op_start(r, call);
-}
-
-
-static ngx_http_sandbox_v1_code_t *
-ngx_http_sandbox_v1_code_create(ngx_http_request_t *r)
-{
-    ngx_pool_cleanup_t          *cln;
-    ngx_http_sandbox_v1_code_t  *code;
-
-    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_sandbox_v1_code_t));
-
-    if (cln == NULL) {
-        return NULL;
-    }
-
-    code = cln->data;
-    ngx_memzero(code, sizeof(ngx_http_sandbox_v1_code_t));
-
-    cln->handler = ngx_http_sandbox_v1_code_cleanup;
-
-    ngx_http_sandbox_json_init(&code->results, r->pool);
-    ngx_http_sandbox_json_init(&code->plain, r->pool);
-    ngx_http_sandbox_json_init(&code->error, r->pool);
-    ngx_http_sandbox_json_init(&code->files, r->pool);
-
-    code->waits.handler = ngx_http_sandbox_v1_code_waits;
-    code->waits.log = r->connection->log;
-
-    return code;
-}
-
-
-static void
-ngx_http_sandbox_v1_code_cleanup(void *data)
-{
-    ngx_http_sandbox_v1_code_t  *code = data;
-
-    if (code->waits.timer_set) {
-        ngx_del_timer(&code->waits);
-    }
-
-    if (code->result.pool != NULL) {
-        ngx_destroy_pool(code->result.pool);
-        code->result.pool = NULL;
-    }
-}
-
-
-/* ---- what is asked for -------------------------------------------------- */
-
-
-static int
-ngx_http_sandbox_v1_code_check(ngx_http_sandbox_v1_code_body_t *body,
-    sbx_error_t *e)
-{
-    if (body->code.len != 0
-        && memchr(body->code.data, '\0', body->code.len) != NULL)
-    {
-        return sbx_error(e, 0, SBX_E_INVALID, "/code: must have no NUL");
-    }
-
-    ngx_http_sandbox_v1_code_language(&body->language);
-
-    return ngx_http_sandbox_v1_code_context(&body->context, e);
-}
-
-
-int
-ngx_http_sandbox_v1_code_context(const sbx_json_str_t *id, sbx_error_t *e)
-{
-    if (id->data == NULL || sbx_context_ok(id->data, id->len)) {
-        return 0;
-    }
-
-    return sbx_error(e, 0, SBX_E_CONTEXT, "there is no such context");
-}
-
-
-void
-ngx_http_sandbox_v1_code_language(sbx_json_str_t *language)
-{
-    if (language->data != NULL
-        && !sbx_language_ok(language->data, language->len))
-    {
-        language->data = "_";
-        language->len = 1;
-    }
-}
-
-
-static ngx_int_t
-ngx_http_sandbox_v1_code_queue(ngx_http_sandbox_call_t *call,
-    const ngx_http_sandbox_v1_code_body_t *body, const u_char *env,
-    size_t env_size)
-{
-    if (ngx_http_sandbox_call_queue_bytes(call, SBX_F_STRINGS,
-                                          body->code.data, body->code.len)
-        != NGX_OK
-        || ngx_http_sandbox_call_queue_bytes(call, SBX_F_STRINGS, env,
-                                             env_size)
-           != NGX_OK)
-    {
-        ngx_http_sandbox_call_close(call);
-        return NGX_ERROR;
-    }
-
-    return NGX_OK;
-}
-
-
-ngx_http_sandbox_call_t *
-ngx_http_sandbox_v1_code_call(ngx_http_request_t *r, sbx_f_code_t *code,
-    const sbx_json_str_t *context, const sbx_json_str_t *language,
-    const sbx_json_str_t *cwd, void *data)
-{
-    size_t                    i;
-    u_char                   *p;
-    ngx_http_sandbox_call_t  *call;
-
-    const struct {
-        const sbx_json_str_t  *name;
-        uint32_t              *len;
-    } names[] = {
-        { context, &code->context_len },
-        { language, &code->language_len },
-        { cwd, &code->cwd_len }
-    };
-
-    u_char  frame[sizeof(sbx_f_code_t) + SBX_CONTEXT_MAX + SBX_LANGUAGE_MAX
-                  + SBX_PATH_MAX];
-
-    p = frame + sizeof(sbx_f_code_t);
-
-    for (i = 0; i < sbx_nelts(names); i++) {
-        if (names[i].name != NULL && names[i].name->len != 0) {
-            *names[i].len = (uint32_t) names[i].name->len;
-            p = ngx_cpymem(p, names[i].name->data, names[i].name->len);
-        }
-    }
-
-    ngx_memcpy(frame, code, sizeof(sbx_f_code_t));
-
-    call = ngx_http_sandbox_op_call(r, SBX_OP_CODE, NULL, 0,
-                                    NGX_INVALID_FILE, data);
-
-    if (call == NULL
-        || ngx_http_sandbox_call_queue(call, SBX_F_CODE, frame, p - frame)
-           != NGX_OK)
-    {
-        return NULL;
-    }
-
-    return call;
-}
-
-
-/* ---- what is answered --------------------------------------------------- */
-
-
-static ngx_int_t
-ngx_http_sandbox_v1_code_frame(ngx_http_sandbox_call_t *call,
-    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
-{
-    ngx_int_t                    rc;
-    ngx_http_sandbox_v1_code_t  *code;
-
-    code = call->data;
-
-    if (frame->type == SBX_F_ERROR && call->request->header_sent) {
-        return ngx_http_sandbox_v1_code_refused(call, payload);
-    }
-
-    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
-
-    if (rc == NGX_OK) {
-        ngx_http_sandbox_v1_code_accepted(call);
-    }
-
-    if (rc != NGX_DECLINED) {
-        return rc;
-    }
-
-    if (frame->type == SBX_F_RAN) {
-        return ngx_http_sandbox_v1_code_end(call, payload);
-    }
-
-    if ((frame->type == SBX_F_CONTEXT) == code->begun) {
-        return ngx_http_sandbox_op_broken(call, "a wrong frame for code");
-    }
-
-    switch (frame->type) {
-
-    case SBX_F_CONTEXT:
-        return ngx_http_sandbox_v1_code_begin(call, payload, frame->length);
-
-    case SBX_F_STDOUT:
-    case SBX_F_STDERR:
-        return ngx_http_sandbox_v1_code_output(call,
-                                               frame->type == SBX_F_STDERR,
-                                               payload, frame->length);
-
-    case SBX_F_RESULT:
-    case SBX_F_FIELD:
-    case SBX_F_PIECE:
-        return ngx_http_sandbox_v1_code_result(call, frame, payload);
-
-    case SBX_F_ENTRY:
-        return ngx_http_sandbox_v1_code_changed(call, payload, frame->length);
-
-    default:
-        return ngx_http_sandbox_op_broken(call, "a wrong frame for code");
-    }
-}
-
-
-/* Whose turn comes after others' is silent for as long as those take. */
-
-static void
-ngx_http_sandbox_v1_code_accepted(ngx_http_sandbox_call_t *call)
-{
-    ngx_http_sandbox_v1_code_t    *code;
-    ngx_http_sandbox_main_conf_t  *smcf;
-
-    code = call->data;
-
-    if (code->begun) {
-        return;
-    }
-
-    smcf = ngx_http_get_module_main_conf(call->request,
-                                         ngx_http_sandbox_module);
-
-    call->timeout = ngx_http_sandbox_v1_exec_silence(smcf, SBX_UNLIMITED);
-
-    if (code->stream != NULL && !code->waits.timer_set
-        && !call->request->header_sent)
-    {
-        ngx_add_timer(&code->waits, NGX_HTTP_SANDBOX_V1_CODE_WAIT);
-    }
-}
-
-
-static void
-ngx_http_sandbox_v1_code_waits(ngx_event_t *ev)
-{
-    ngx_int_t                    rc;
-    ngx_http_sandbox_call_t     *call;
-    ngx_http_sandbox_v1_code_t  *code;
-
-    call = ev->data;
-    code = call->data;
-
-    if (call->closed) {
-        return;
-    }
-
-    rc = ngx_http_sandbox_v1_code_open(call);
-
-    if (rc == NGX_OK) {
-        rc = code->stream->ping(code->stream);
-    }
-
-    if (rc == NGX_AGAIN) {
-        call->stopped = 1;
-
-    } else if (rc != NGX_OK) {
-        (void) ngx_http_sandbox_op_finish(call, rc);
-    }
-}
-
-
-ngx_int_t
-ngx_http_sandbox_v1_code_open(ngx_http_sandbox_call_t *call)
-{
-    ngx_http_sandbox_v1_code_t  *code;
-
-    code = call->data;
-
-    if (code->waits.timer_set) {
-        ngx_del_timer(&code->waits);
-    }
-
-    return call->request->header_sent
-           ? NGX_OK : ngx_http_sandbox_stream_open(code->stream);
+    return rc;
 }

@@ -6,29 +6,37 @@
 #include "ngx_http_sandbox_v1_code.h"
 
 
-/* above which a result's memory is kept as it is, and not copied */
-#define NGX_HTTP_SANDBOX_V1_RESULT_LARGE  65536
+#define NGX_HTTP_SANDBOX_V1_CHANGED_MAX   (1024 * 1024)
+
+/* after which a stream that waits for its turn says so */
+#define NGX_HTTP_SANDBOX_V1_CODE_WAIT     5000
 
 
-static ngx_int_t ngx_http_sandbox_v1_code_keep_error(
+static ngx_int_t ngx_http_sandbox_v1_code_begin(
+    ngx_http_sandbox_call_t *call, const sbx_f_context_t *context);
+static ngx_int_t ngx_http_sandbox_v1_code_output(
+    ngx_http_sandbox_call_t *call, ngx_uint_t n, const u_char *data,
+    size_t len);
+static void ngx_http_sandbox_v1_code_field(ngx_http_sandbox_op_code_t *code,
+    const ngx_str_t *name);
+static ngx_int_t ngx_http_sandbox_v1_code_result(
     ngx_http_sandbox_call_t *call);
 static ngx_int_t ngx_http_sandbox_v1_code_tell_error(
-    ngx_http_sandbox_v1_code_t *code);
-static ngx_int_t ngx_http_sandbox_v1_code_keep_large(
-    ngx_http_sandbox_call_t *call);
-static ngx_int_t ngx_http_sandbox_v1_code_no_kernel(
-    ngx_http_sandbox_call_t *call, const u_char *text, size_t len);
-static ngx_int_t ngx_http_sandbox_v1_code_died(ngx_http_sandbox_call_t *call,
-    const sbx_f_ran_t *ran);
-static void ngx_http_sandbox_v1_code_members(ngx_http_sandbox_json_t *j,
-    ngx_http_sandbox_call_t *call, const sbx_f_ran_t *ran);
+    ngx_http_sandbox_op_code_t *code);
+static ngx_int_t ngx_http_sandbox_v1_code_changed(
+    ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
+static ngx_int_t ngx_http_sandbox_v1_code_end(ngx_http_sandbox_call_t *call,
+    sbx_f_ran_t *ran);
+static ngx_int_t ngx_http_sandbox_v1_code_refused(
+    ngx_http_sandbox_call_t *call, const sbx_f_error_t *error);
+static ngx_int_t ngx_http_sandbox_v1_code_died(
+    ngx_http_sandbox_op_code_t *code, const sbx_f_ran_t *ran);
 static ngx_int_t ngx_http_sandbox_v1_code_answer(
     ngx_http_sandbox_call_t *call, const sbx_f_ran_t *ran);
 static ngx_int_t ngx_http_sandbox_v1_code_last(ngx_http_sandbox_call_t *call,
     const sbx_f_ran_t *ran);
-static void ngx_http_sandbox_v1_code_note(ngx_http_request_t *r,
-    const ngx_http_sandbox_v1_code_t *code, const sbx_f_ran_t *ran);
-static void ngx_http_sandbox_v1_code_free(void *data);
+static void ngx_http_sandbox_v1_code_members(ngx_http_sandbox_json_t *j,
+    ngx_http_sandbox_call_t *call, const sbx_f_ran_t *ran);
 
 
 static const char *const  ngx_http_sandbox_v1_code_types[] = {
@@ -36,72 +44,40 @@ static const char *const  ngx_http_sandbox_v1_code_types[] = {
 };
 
 
-/* By sbx_reason_t: what an interpreter died of, and what to do. */
-
-static const char *const  ngx_http_sandbox_v1_code_deaths[] = {
-    "it exited, as code can make it do",
-    "it was ended by a signal, as a fault of native code does",
-    "its time was over and an interrupt did not stop it; give it more time, "
-    "or let it handle interrupts",
-    "its memory was used up; use less at once, or create a session with more",
-    "its processor time was used up; create a session with more",
-    "its context was restarted or deleted, or its run cancelled and an "
-    "interrupt did not stop it",
-    "its client went away and an interrupt did not stop it",
-    "its session ended",
-    "it could not be started; the doctor tells what the machine lacks"
+const ngx_http_sandbox_op_code_form_t  ngx_http_sandbox_v1_code_form = {
+    NGX_HTTP_SANDBOX_V1_CODE_WAIT,
+    0,                                        /* ascii */
+    ngx_http_sandbox_v1_code_begin,
+    ngx_http_sandbox_v1_code_output,
+    ngx_http_sandbox_v1_code_field,
+    NULL,                                     /* kept */
+    ngx_http_sandbox_v1_code_result,
+    ngx_http_sandbox_v1_code_changed,
+    ngx_http_sandbox_v1_code_end,
+    ngx_http_sandbox_v1_code_refused
 };
 
 
 /* ---- its turn ----------------------------------------------------------- */
 
 
-ngx_int_t
+static ngx_int_t
 ngx_http_sandbox_v1_code_begin(ngx_http_sandbox_call_t *call,
-    const u_char *payload, size_t len)
+    const sbx_f_context_t *context)
 {
-    u_char                      *p;
     ngx_int_t                    rc;
-    const char                  *id, *language, *cwd;
-    sbx_f_context_t              context;
-    ngx_http_request_t          *r;
     ngx_http_sandbox_ctx_t      *ctx;
     ngx_http_sandbox_json_t     *j;
-    ngx_http_sandbox_v1_code_t  *code;
+    ngx_http_sandbox_op_code_t  *code;
 
-    r = call->request;
     code = call->data;
-    ctx = ngx_http_sandbox_ctx(r);
-
-    if (sbx_wire_check_context(payload, len, &context, &id, &language, &cwd)
-        != 0)
-    {
-        return ngx_http_sandbox_op_broken(call, "a context that cannot be");
-    }
-
-    p = ngx_pnalloc(r->pool, context.id_len + context.language_len);
-
-    if (p == NULL) {
-        return ngx_http_sandbox_op_broken(call, "more than memory holds");
-    }
-
-    ngx_memcpy(p, id, context.id_len + context.language_len);
-
-    ctx->context.data = p;
-    ctx->context.len = context.id_len;
-    ctx->language.data = p + context.id_len;
-    ctx->language.len = context.language_len;
-    ctx->outcome = NGX_HTTP_SANDBOX_CODE_LOST;
-    ctx->pid = context.pid;
-
-    code->begun = 1;
-    call->timeout = code->silence;
 
     if (code->stream == NULL) {
         return NGX_OK;
     }
 
-    rc = ngx_http_sandbox_v1_code_open(call);
+    ctx = ngx_http_sandbox_ctx(call->request);
+    rc = ngx_http_sandbox_op_code_open(call);
 
     if (rc == NGX_OK) {
         j = ngx_http_sandbox_stream_event(code->stream, "start");
@@ -121,11 +97,11 @@ ngx_http_sandbox_v1_code_begin(ngx_http_sandbox_call_t *call,
 /* ---- what comes --------------------------------------------------------- */
 
 
-ngx_int_t
+static ngx_int_t
 ngx_http_sandbox_v1_code_output(ngx_http_sandbox_call_t *call, ngx_uint_t n,
     const u_char *data, size_t len)
 {
-    ngx_http_sandbox_v1_code_t  *code;
+    ngx_http_sandbox_op_code_t  *code;
 
     code = call->data;
 
@@ -136,7 +112,7 @@ ngx_http_sandbox_v1_code_output(ngx_http_sandbox_call_t *call, ngx_uint_t n,
                                             &code->text[n], 0, data, len, 0));
     }
 
-    if (ngx_http_sandbox_v1_exec_output(call->request,
+    if (ngx_http_sandbox_op_output(call->request,
                                         n ? &code->err : &code->out, data,
                                         len)
         != NGX_OK)
@@ -148,214 +124,64 @@ ngx_http_sandbox_v1_code_output(ngx_http_sandbox_call_t *call, ngx_uint_t n,
 }
 
 
-ngx_int_t
-ngx_http_sandbox_v1_code_keep(ngx_http_sandbox_call_t *call)
+static void
+ngx_http_sandbox_v1_code_field(ngx_http_sandbox_op_code_t *code,
+    const ngx_str_t *name)
 {
-    off_t                          size;
+    ngx_http_sandbox_op_result_t  *result;
+
+    result = &code->result;
+
+    result->is_plain = ngx_http_sandbox_op_is(name, "text/plain")
+                       && result->kind == SBX_RESULT_MAIN
+                       && code->stream == NULL
+                       && code->plain.size == 0;
+
+    ngx_http_sandbox_json_raw(result->to, ",");
+    ngx_http_sandbox_json_string(result->to, name->data, name->len);
+    ngx_http_sandbox_json_raw(result->to, ":");
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_code_result(ngx_http_sandbox_call_t *call)
+{
     const char                    *word;
     ngx_http_sandbox_json_t       *j;
-    ngx_http_sandbox_v1_code_t    *code;
-    ngx_http_sandbox_v1_result_t  *result;
+    ngx_http_sandbox_op_code_t    *code;
+    ngx_http_sandbox_op_result_t  *result;
 
     code = call->data;
     result = &code->result;
 
     if (result->kind == SBX_RESULT_ERROR) {
-        return ngx_http_sandbox_v1_code_keep_error(call);
+
+        if (code->error.size != 0) {
+            return NGX_OK;
+        }
+
+        ngx_http_sandbox_op_code_keep_error(code);
+
+        return ngx_http_sandbox_v1_code_tell_error(code);
     }
 
     word = (result->kind == SBX_RESULT_MAIN) ? ",\"is_main_result\":true"
                                              : ",\"is_main_result\":false";
     ngx_http_sandbox_json_raw(&result->json, word);
 
-    if (code->stream != NULL) {
-        j = ngx_http_sandbox_stream_event(code->stream, "result");
-        ngx_http_sandbox_json_join(j, &result->json);
-
-        return ngx_http_sandbox_stream_send(code->stream);
+    if (code->stream == NULL) {
+        return ngx_http_sandbox_op_code_keep(code, call->request);
     }
 
-    j = &code->results;
-    size = result->json.size + result->plain.size;
+    j = ngx_http_sandbox_stream_event(code->stream, "result");
+    ngx_http_sandbox_json_join(j, &result->json);
 
-    if (j->size + code->plain.size + size > NGX_HTTP_SANDBOX_V1_RESULTS_MAX) {
-        code->results_cut = 1;
-        return NGX_OK;
-    }
-
-    /* over the first one's comma */
-
-    ngx_http_sandbox_json_raw(j, (j->size == 0) ? "{" : ",{");
-    result->json.out->buf->pos++;
-    result->json.size--;
-    ngx_http_sandbox_json_raw(&result->json, "}");
-
-    if (size > NGX_HTTP_SANDBOX_V1_RESULT_LARGE) {
-        return ngx_http_sandbox_v1_code_keep_large(call);
-    }
-
-    ngx_http_sandbox_json_copy(j, &result->json, 0);
-    ngx_http_sandbox_json_copy(&code->plain, &result->plain, 0);
-
-    return (j->failed || code->plain.failed) ? NGX_ERROR : NGX_OK;
+    return ngx_http_sandbox_stream_send(code->stream);
 }
 
 
 static ngx_int_t
-ngx_http_sandbox_v1_code_keep_large(ngx_http_sandbox_call_t *call)
-{
-    ngx_pool_cleanup_t            *cln;
-    ngx_http_sandbox_v1_code_t    *code;
-    ngx_http_sandbox_v1_result_t  *result;
-
-    code = call->data;
-    result = &code->result;
-
-    cln = ngx_pool_cleanup_add(call->request->pool, 0);
-
-    if (cln == NULL) {
-        return NGX_ERROR;
-    }
-
-    cln->handler = ngx_http_sandbox_v1_code_free;
-    cln->data = result->pool;
-    result->pool = NULL;
-
-    ngx_http_sandbox_json_join(&code->results, &result->json);
-    ngx_http_sandbox_json_join(&code->plain, &result->plain);
-
-    return (code->results.failed || code->plain.failed) ? NGX_ERROR : NGX_OK;
-}
-
-
-static void
-ngx_http_sandbox_v1_code_free(void *data)
-{
-    ngx_destroy_pool(data);
-}
-
-
-/* The first one counts, and has all of its members. */
-
-static ngx_int_t
-ngx_http_sandbox_v1_code_keep_error(ngx_http_sandbox_call_t *call)
-{
-    size_t                         i;
-    ngx_uint_t                     n;
-    ngx_http_sandbox_json_t       *j;
-    ngx_http_sandbox_v1_code_t    *code;
-    ngx_http_sandbox_v1_result_t  *result;
-
-    static const ngx_str_t  all[] = {
-        ngx_string("name"), ngx_string("value"), ngx_string("traceback")
-    };
-
-    code = call->data;
-    result = &code->result;
-    j = &code->error;
-
-    if (j->size != 0) {
-        return NGX_OK;
-    }
-
-    ngx_http_sandbox_json_copy(j, &result->json, 0);
-
-    for (i = 0; i < sbx_nelts(all); i++) {
-
-        for (n = 0; n < result->nnames; n++) {
-            if (result->names[n].len == all[i].len
-                && ngx_memcmp(result->names[n].data, all[i].data, all[i].len)
-                   == 0)
-            {
-                break;
-            }
-        }
-
-        if (n == result->nnames) {
-            ngx_http_sandbox_json_raw(j, ",\"");
-            ngx_http_sandbox_json_raw_len(j, all[i].data, all[i].len);
-            ngx_http_sandbox_json_raw(j, "\":\"\"");
-        }
-    }
-
-    return ngx_http_sandbox_v1_code_tell_error(code);
-}
-
-
-/* An interpreter's death is the error, whatever it said before. */
-
-static ngx_int_t
-ngx_http_sandbox_v1_code_died(ngx_http_sandbox_call_t *call,
-    const sbx_f_ran_t *ran)
-{
-    u_char  text[512], *last;
-
-    last = ngx_snprintf(text, sizeof(text), "the interpreter died (%s): %s; "
-                        "what it held is lost, and the next run begins with "
-                        "a new one", sbx_reason_word(ran->reason),
-                        ngx_http_sandbox_v1_code_deaths[ran->reason]);
-
-    return ngx_http_sandbox_v1_code_no_kernel(call, text, last - text);
-}
-
-
-static ngx_int_t
-ngx_http_sandbox_v1_code_no_kernel(ngx_http_sandbox_call_t *call,
-    const u_char *text, size_t len)
-{
-    ngx_http_sandbox_json_t     *j;
-    ngx_http_sandbox_v1_code_t  *code;
-
-    code = call->data;
-    j = &code->error;
-
-    ngx_http_sandbox_json_init(j, call->request->pool);
-    ngx_http_sandbox_json_raw(j, ",\"name\":\"KernelDied\",\"value\":");
-    ngx_http_sandbox_json_string(j, text, len);
-    ngx_http_sandbox_json_raw(j, ",\"traceback\":\"\"");
-
-    return ngx_http_sandbox_v1_code_tell_error(code);
-}
-
-
-ngx_int_t
-ngx_http_sandbox_v1_code_refused(ngx_http_sandbox_call_t *call,
-    const u_char *payload)
-{
-    ngx_int_t      rc;
-    sbx_f_ran_t    ran;
-    sbx_f_error_t  error;
-
-    static const ngx_str_t  other = ngx_string("the server's log says why");
-
-    ngx_memcpy(&error, payload, sizeof(sbx_f_error_t));
-    ngx_memzero(&ran, sizeof(sbx_f_ran_t));
-
-    ran.exit_code = 126;
-    ran.reason = SBX_REASON_NOT_STARTED;
-
-    ngx_log_error(NGX_LOG_ERR, call->request->connection->log, 0,
-                  "sandbox refused code after its stream had begun, error "
-                  "%uD", error.code);
-
-    rc = (error.code == SBX_E_INTERNAL)
-         ? ngx_http_sandbox_v1_code_no_kernel(call, other.data, other.len)
-         : ngx_http_sandbox_v1_code_no_kernel(call, (u_char *) error.text,
-                                              ngx_strlen(error.text));
-
-    if (rc == NGX_ERROR) {
-        return ngx_http_sandbox_op_finish(call, NGX_ERROR);
-    }
-
-    ngx_http_sandbox_v1_code_note(call->request, call->data, &ran);
-
-    return ngx_http_sandbox_op_finish(call,
-                                 ngx_http_sandbox_v1_code_last(call, &ran));
-}
-
-
-static ngx_int_t
-ngx_http_sandbox_v1_code_tell_error(ngx_http_sandbox_v1_code_t *code)
+ngx_http_sandbox_v1_code_tell_error(ngx_http_sandbox_op_code_t *code)
 {
     ngx_http_sandbox_json_t  *j;
 
@@ -374,14 +200,14 @@ ngx_http_sandbox_v1_code_tell_error(ngx_http_sandbox_v1_code_t *code)
 }
 
 
-ngx_int_t
+static ngx_int_t
 ngx_http_sandbox_v1_code_changed(ngx_http_sandbox_call_t *call,
     const u_char *payload, size_t len)
 {
     const char                  *path, *owner, *group, *target;
     sbx_f_entry_t                entry;
     ngx_http_sandbox_json_t     *j;
-    ngx_http_sandbox_v1_code_t  *code;
+    ngx_http_sandbox_op_code_t  *code;
 
     code = call->data;
     j = &code->files;
@@ -409,64 +235,60 @@ ngx_http_sandbox_v1_code_changed(ngx_http_sandbox_call_t *call,
 }
 
 
-/* ---- its end ------------------------------------------------------------ */
+/* An interpreter's death is the error, whatever it said before. */
 
-
-ngx_int_t
-ngx_http_sandbox_v1_code_end(ngx_http_sandbox_call_t *call,
-    const u_char *payload)
+static ngx_int_t
+ngx_http_sandbox_v1_code_died(ngx_http_sandbox_op_code_t *code,
+    const sbx_f_ran_t *ran)
 {
-    sbx_f_ran_t                  ran;
-    ngx_http_request_t          *r;
-    ngx_http_sandbox_v1_code_t  *code;
+    u_char  text[512], *last;
 
-    r = call->request;
-    code = call->data;
+    last = ngx_http_sandbox_op_code_death(ran, text, sizeof(text));
+    ngx_http_sandbox_op_code_fail(code, "KernelDied", text, last - text);
 
-    if (sbx_wire_check_ran(payload, sizeof(sbx_f_ran_t), &ran) != 0) {
-        return ngx_http_sandbox_op_broken(call, "an end that cannot be");
-    }
-
-    ran.flags |= (code->out.over ? SBX_RAN_OUT_TRUNCATED : 0)
-                 | (code->err.over ? SBX_RAN_ERR_TRUNCATED : 0)
-                 | (code->results_cut ? SBX_RAN_RESULTS_CUT : 0)
-                 | (code->files_cut ? SBX_RAN_FILES_CUT : 0);
-
-    ngx_http_sandbox_v1_code_note(r, code, &ran);
-
-    if (code->out.over || code->err.over) {
-        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                      "sandbox sent more output than was asked for");
-    }
-
-    return ngx_http_sandbox_op_finish(call,
-               (code->stream == NULL)
-               ? ngx_http_sandbox_v1_code_answer(call, &ran)
-               : ngx_http_sandbox_v1_code_last(call, &ran));
+    return ngx_http_sandbox_v1_code_tell_error(code);
 }
 
 
-/* For the log variables, the audit log and metrics. */
-
-static void
-ngx_http_sandbox_v1_code_note(ngx_http_request_t *r,
-    const ngx_http_sandbox_v1_code_t *code, const sbx_f_ran_t *ran)
+static ngx_int_t
+ngx_http_sandbox_v1_code_refused(ngx_http_sandbox_call_t *call,
+    const sbx_f_error_t *error)
 {
-    ngx_http_sandbox_ctx_t  *ctx;
+    const char                  *text;
+    sbx_f_ran_t                  ran;
+    ngx_http_sandbox_op_code_t  *code;
 
-    ctx = ngx_http_sandbox_ctx(r);
+    code = call->data;
 
-    ctx->exit = ran->exit_code;
-    ctx->reason = sbx_reason_word(ran->reason);
-    ctx->wall_us = (int64_t) ran->duration_us;
+    text = ngx_http_sandbox_op_code_refusal(call, error, &ran);
+    ngx_http_sandbox_op_code_fail(code, "KernelDied", (u_char *) text,
+                                  ngx_strlen(text));
 
-    ctx->outcome = (ran->flags & SBX_RAN_DIED) ? NGX_HTTP_SANDBOX_CODE_DIED
-                   : (ran->flags & SBX_RAN_TIMED_OUT)
-                     ? NGX_HTTP_SANDBOX_CODE_TIMEOUT
-                   : (ran->flags & SBX_RAN_CANCELLED)
-                     ? NGX_HTTP_SANDBOX_CODE_CANCELLED
-                   : (code->error.size != 0) ? NGX_HTTP_SANDBOX_CODE_ERROR
-                                             : NGX_HTTP_SANDBOX_CODE_OK;
+    if (ngx_http_sandbox_v1_code_tell_error(code) == NGX_ERROR) {
+        return ngx_http_sandbox_op_finish(call, NGX_ERROR);
+    }
+
+    ngx_http_sandbox_op_code_note(call->request, code, &ran);
+
+    return ngx_http_sandbox_op_finish(call,
+                                 ngx_http_sandbox_v1_code_last(call, &ran));
+}
+
+
+/* ---- its end ------------------------------------------------------------ */
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_code_end(ngx_http_sandbox_call_t *call, sbx_f_ran_t *ran)
+{
+    ngx_http_sandbox_op_code_t  *code;
+
+    code = call->data;
+
+    return ngx_http_sandbox_op_finish(call,
+               (code->stream == NULL)
+               ? ngx_http_sandbox_v1_code_answer(call, ran)
+               : ngx_http_sandbox_v1_code_last(call, ran));
 }
 
 
@@ -476,13 +298,13 @@ ngx_http_sandbox_v1_code_answer(ngx_http_sandbox_call_t *call,
 {
     ngx_http_request_t          *r;
     ngx_http_sandbox_json_t      j;
-    ngx_http_sandbox_v1_code_t  *code;
+    ngx_http_sandbox_op_code_t  *code;
 
     r = call->request;
     code = call->data;
 
     if ((ran->flags & SBX_RAN_DIED)
-        && ngx_http_sandbox_v1_code_died(call, ran) != NGX_OK)
+        && ngx_http_sandbox_v1_code_died(code, ran) != NGX_OK)
     {
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
     }
@@ -520,10 +342,10 @@ ngx_http_sandbox_v1_code_last(ngx_http_sandbox_call_t *call,
     ngx_int_t                    rc;
     ngx_uint_t                   n;
     ngx_http_sandbox_json_t     *j;
-    ngx_http_sandbox_v1_code_t  *code;
+    ngx_http_sandbox_op_code_t  *code;
 
     code = call->data;
-    rc = ngx_http_sandbox_v1_code_open(call);
+    rc = ngx_http_sandbox_op_code_open(call);
 
     for (n = 0; n < 2 && rc != NGX_ERROR && rc != NGX_DONE; n++) {
         rc = ngx_http_sandbox_stream_text(code->stream,
@@ -532,7 +354,7 @@ ngx_http_sandbox_v1_code_last(ngx_http_sandbox_call_t *call,
     }
 
     if (rc != NGX_ERROR && rc != NGX_DONE && (ran->flags & SBX_RAN_DIED)) {
-        rc = ngx_http_sandbox_v1_code_died(call, ran);
+        rc = ngx_http_sandbox_v1_code_died(code, ran);
     }
 
     if (rc == NGX_ERROR || rc == NGX_DONE) {
@@ -553,7 +375,7 @@ ngx_http_sandbox_v1_code_members(ngx_http_sandbox_json_t *j,
 {
     ngx_uint_t                   i;
     ngx_http_sandbox_ctx_t      *ctx;
-    ngx_http_sandbox_v1_code_t  *code;
+    ngx_http_sandbox_op_code_t  *code;
 
     const struct {
         const char  *name;

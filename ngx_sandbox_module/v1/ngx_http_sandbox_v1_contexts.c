@@ -69,12 +69,12 @@ ngx_http_sandbox_v1_context_create(ngx_http_request_t *r)
     if (ngx_http_sandbox_op_bind(r, ngx_http_sandbox_v1_context_fields, &body,
                                  &e)
         != 0
-        || ngx_http_sandbox_v1_cwd(&body.cwd, &e) != 0)
+        || ngx_http_sandbox_op_cwd(&body.cwd, &e) != 0)
     {
         return ngx_http_sandbox_problem_core(r, &e);
     }
 
-    ngx_http_sandbox_v1_code_language(&body.language);
+    ngx_http_sandbox_op_code_language(&body.language);
 
     return ngx_http_sandbox_v1_contexts_ask(r, SBX_CODE_CREATE, NULL, &body);
 }
@@ -119,7 +119,7 @@ ngx_http_sandbox_v1_contexts_of(ngx_http_request_t *r, sbx_code_verb_t verb)
     id.data = (char *) ctx->item.data;
     id.len = ctx->item.len;
 
-    if (ngx_http_sandbox_v1_code_context(&id, &e) != 0) {
+    if (ngx_http_sandbox_op_code_context(&id, &e) != 0) {
         return ngx_http_sandbox_problem_core(r, &e);
     }
 
@@ -153,7 +153,7 @@ ngx_http_sandbox_v1_contexts_ask(ngx_http_request_t *r, sbx_code_verb_t verb,
     ngx_memzero(&code, sizeof(sbx_f_code_t));
     code.verb = verb;
 
-    call = ngx_http_sandbox_v1_code_call(r, &code, id,
+    call = ngx_http_sandbox_op_code_call(r, &code, id,
                                          body ? &body->language : NULL,
                                          body ? &body->cwd : NULL, contexts);
 
@@ -216,10 +216,8 @@ static ngx_int_t
 ngx_http_sandbox_v1_contexts_add(ngx_http_sandbox_call_t *call,
     const u_char *payload, size_t len)
 {
-    u_char                          *p;
     const char                      *id, *language, *cwd;
     sbx_f_context_t                  context;
-    ngx_http_sandbox_ctx_t          *ctx;
     ngx_http_sandbox_json_t         *j;
     ngx_http_sandbox_v1_contexts_t  *contexts;
 
@@ -260,22 +258,8 @@ ngx_http_sandbox_v1_contexts_add(ngx_http_sandbox_call_t *call,
         return NGX_OK;
     }
 
-    p = ngx_pnalloc(call->request->pool,
-                    context.id_len + context.language_len);
-
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    ngx_memcpy(p, id, context.id_len + context.language_len);
-
-    ctx = ngx_http_sandbox_ctx(call->request);
-    ctx->context.data = p;
-    ctx->context.len = context.id_len;
-    ctx->language.data = p + context.id_len;
-    ctx->language.len = context.language_len;
-
-    return NGX_OK;
+    return ngx_http_sandbox_op_code_named(call->request, &context, id,
+                                          language);
 }
 
 

@@ -3,11 +3,6 @@
 
 #define NGX_HTTP_SANDBOX_V1_ARGUMENTS    65536
 
-/* how much longer than its command's time-out a call may be silent */
-#define NGX_HTTP_SANDBOX_V1_GRACE        15000
-
-#define NGX_HTTP_SANDBOX_V1_OUTPUT_FIRST 8192
-
 
 static int ngx_http_sandbox_v1_exec_check(
     const ngx_http_sandbox_v1_exec_t *body, sbx_error_t *e);
@@ -222,23 +217,7 @@ ngx_http_sandbox_v1_exec_check(const ngx_http_sandbox_v1_exec_t *body,
         }
     }
 
-    return ngx_http_sandbox_v1_cwd(&body->cwd, e);
-}
-
-
-int
-ngx_http_sandbox_v1_cwd(const sbx_json_str_t *cwd, sbx_error_t *e)
-{
-    if (cwd->data != NULL
-        && (cwd->len == 0 || cwd->len >= SBX_PATH_MAX
-            || ngx_strlen(cwd->data) != cwd->len))
-    {
-        return sbx_error(e, 0, SBX_E_PATH,
-                         "/cwd: is empty, has a NUL or is longer than %d "
-                         "bytes", SBX_PATH_MAX - 1);
-    }
-
-    return 0;
+    return ngx_http_sandbox_op_cwd(&body->cwd, e);
 }
 
 
@@ -527,28 +506,6 @@ ngx_http_sandbox_v1_exec_limits(ngx_http_request_t *r,
  * the call.
  */
 
-ngx_msec_t
-ngx_http_sandbox_v1_exec_silence(ngx_http_sandbox_main_conf_t *smcf,
-    uint64_t timeout)
-{
-    if (timeout == SBX_UNSET) {
-        timeout = smcf->max.exec_timeout;
-    }
-
-    if (timeout >= SBX_UNLIMITED || timeout > smcf->max.timeout) {
-        timeout = smcf->max.timeout;
-    }
-
-    /* the timers of nginx wrap; a day is what anything here lasts */
-
-    if (timeout > 25 * 86400 * (uint64_t) 1000) {
-        return 0;
-    }
-
-    return (ngx_msec_t) timeout + NGX_HTTP_SANDBOX_V1_GRACE;
-}
-
-
 ngx_http_sandbox_call_t *
 ngx_http_sandbox_v1_exec_call(ngx_http_request_t *r,
     const ngx_http_sandbox_v1_ready_t *ready, void *data)
@@ -566,7 +523,7 @@ ngx_http_sandbox_v1_exec_call(ngx_http_request_t *r,
         return NULL;
     }
 
-    call->timeout = ngx_http_sandbox_v1_exec_silence(smcf,
+    call->timeout = ngx_http_sandbox_op_silence(smcf,
                                                      ready->exec.timeout);
 
     if (ngx_http_sandbox_call_queue(call, SBX_F_EXEC, &ready->exec,
@@ -600,7 +557,7 @@ ngx_http_sandbox_v1_exec_exit(ngx_http_sandbox_call_t *call,
     r = call->request;
     command = call->data;
 
-    if (ngx_http_sandbox_v1_exec_note(r, end) != NGX_OK) {
+    if (ngx_http_sandbox_op_exit(r, end) != NGX_OK) {
         return ngx_http_sandbox_op_broken(call, "an end that cannot be");
     }
 
@@ -691,12 +648,12 @@ ngx_http_sandbox_v1_exec_frame(ngx_http_sandbox_call_t *call,
         return ngx_http_sandbox_op_broken(call, "an end of nothing");
 
     case SBX_F_STDOUT:
-        rc = ngx_http_sandbox_v1_exec_output(call->request, &command->out,
+        rc = ngx_http_sandbox_op_output(call->request, &command->out,
                                              payload, frame->length);
         break;
 
     case SBX_F_STDERR:
-        rc = ngx_http_sandbox_v1_exec_output(call->request, &command->err,
+        rc = ngx_http_sandbox_op_output(call->request, &command->err,
                                              payload, frame->length);
         break;
 
@@ -714,54 +671,9 @@ ngx_http_sandbox_v1_exec_frame(ngx_http_sandbox_call_t *call,
 }
 
 
-/* Room doubles up to the cap; large blocks of a pool can be given back. */
-
-ngx_int_t
-ngx_http_sandbox_v1_exec_output(ngx_http_request_t *r,
-    ngx_http_sandbox_v1_output_t *output, const u_char *data, size_t len)
-{
-    size_t   room;
-    u_char  *p;
-
-    if (len > output->max - output->len) {
-        len = (size_t) (output->max - output->len);
-        output->over = 1;
-    }
-
-    if (len == 0) {
-        return NGX_OK;
-    }
-
-    if (len > output->room - output->len) {
-        room = ngx_max(2 * output->room, NGX_HTTP_SANDBOX_V1_OUTPUT_FIRST);
-        room = ngx_max(room, output->len + len);
-        room = (size_t) ngx_min((uint64_t) room, output->max);
-
-        p = ngx_pnalloc(r->pool, room);
-
-        if (p == NULL) {
-            return NGX_ERROR;
-        }
-
-        if (output->data != NULL) {
-            ngx_memcpy(p, output->data, output->len);
-            (void) ngx_pfree(r->pool, output->data);
-        }
-
-        output->data = p;
-        output->room = room;
-    }
-
-    ngx_memcpy(output->data + output->len, data, len);
-    output->len += len;
-
-    return NGX_OK;
-}
-
-
 static void
 ngx_http_sandbox_v1_exec_text(ngx_http_sandbox_json_t *j, const char *name,
-    const ngx_http_sandbox_v1_output_t *output, ngx_uint_t base64)
+    const ngx_http_sandbox_op_output_t *output, ngx_uint_t base64)
 {
     ngx_http_sandbox_json_raw(j, name);
 
@@ -771,30 +683,6 @@ ngx_http_sandbox_v1_exec_text(ngx_http_sandbox_json_t *j, const char *name,
     } else {
         ngx_http_sandbox_json_string(j, output->data, output->len);
     }
-}
-
-
-ngx_int_t
-ngx_http_sandbox_v1_exec_note(ngx_http_request_t *r, const sbx_f_exit_t *end)
-{
-    ngx_http_sandbox_ctx_t  *ctx;
-
-    if (sbx_reason_word(end->reason) == NULL || end->signal < 0
-        || end->signal > 64)
-    {
-        return NGX_ERROR;
-    }
-
-    ctx = ngx_http_sandbox_ctx(r);
-
-    ctx->pid = end->pid;
-    ctx->exit = end->exit_code;
-    ctx->reason = sbx_reason_word(end->reason);
-    ctx->cpu_us = (int64_t) (end->cpu_user_us + end->cpu_system_us);
-    ctx->wall_us = (int64_t) end->duration_us;
-    ctx->memory_peak = (int64_t) end->memory_peak;
-
-    return NGX_OK;
 }
 
 

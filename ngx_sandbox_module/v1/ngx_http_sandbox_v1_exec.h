@@ -9,22 +9,11 @@
 #include "ngx_http_sandbox_v1.h"
 
 
-/* One stream of a command: its head, up to the cap. */
-
-typedef struct {
-    u_char                         *data;
-    size_t                          len;
-    size_t                          room;
-    uint64_t                        max;
-    unsigned                        over:1;       /* more came than asked */
-} ngx_http_sandbox_v1_output_t;
-
-
 /* A command whose answer is awaited: as one text, or as a stream. */
 
 typedef struct {
-    ngx_http_sandbox_v1_output_t    out;
-    ngx_http_sandbox_v1_output_t    err;
+    ngx_http_sandbox_op_output_t    out;
+    ngx_http_sandbox_op_output_t    err;
     ngx_http_sandbox_stream_t      *stream;       /* NULL: one text */
     ngx_http_sandbox_text_t         text[2];      /* stdout, stderr */
     int32_t                         pid;          /* 0 until it is known */
@@ -79,16 +68,9 @@ int ngx_http_sandbox_v1_exec_prepare(ngx_http_request_t *r,
 ngx_http_sandbox_call_t *ngx_http_sandbox_v1_exec_call(ngx_http_request_t *r,
     const ngx_http_sandbox_v1_ready_t *ready, void *data);
 
-/* Keeps what a frame brought, up to the cap; NGX_ERROR: out of memory. */
-ngx_int_t ngx_http_sandbox_v1_exec_output(ngx_http_request_t *r,
-    ngx_http_sandbox_v1_output_t *output, const u_char *data, size_t len);
-
 /* The whole answer of a command. */
 void ngx_http_sandbox_v1_exec_json(ngx_http_sandbox_json_t *j,
     const sbx_f_exit_t *end, const ngx_http_sandbox_v1_command_t *command);
-
-/* A working directory that was given, or NULL data; 0 or -1: SBX_E_PATH. */
-int ngx_http_sandbox_v1_cwd(const sbx_json_str_t *cwd, sbx_error_t *e);
 
 /* NGX_OK, NGX_DECLINED for what is no base64, NGX_ERROR. */
 ngx_int_t ngx_http_sandbox_v1_base64(ngx_pool_t *pool,
@@ -102,20 +84,10 @@ ngx_int_t ngx_http_sandbox_v1_base64(ngx_pool_t *pool,
 ngx_int_t ngx_http_sandbox_v1_exec_follow(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload);
 
-/* NGX_OK and what the log variables show; NGX_ERROR for an end that cannot
- * be. */
-ngx_int_t ngx_http_sandbox_v1_exec_note(ngx_http_request_t *r,
-    const sbx_f_exit_t *end);
-
 /* "exit_code": ... "usage":{...}: members, without the pid; command brings
  * the texts, NULL: without them. */
 void ngx_http_sandbox_v1_exec_members(ngx_http_sandbox_json_t *j,
     const sbx_f_exit_t *end, const ngx_http_sandbox_v1_command_t *command);
-
-/* How long a call may be silent whose command has this time-out; 0: for
- * ever. */
-ngx_msec_t ngx_http_sandbox_v1_exec_silence(
-    ngx_http_sandbox_main_conf_t *smcf, uint64_t timeout);
 
 
 /* The number of a signal's name, "SIGTERM" or "SIGRTMIN+3"; 0 if there is

@@ -1,15 +1,8 @@
 #include "ngx_http_sandbox_v1_files.h"
 
-#include <sys/vfs.h>
-
-#include <linux/magic.h>
-
 
 #define NGX_HTTP_SANDBOX_V1_ENTRIES       1000
 #define NGX_HTTP_SANDBOX_V1_ENTRIES_MAX   10000
-
-/* not in every linux/magic.h */
-#define NGX_HTTP_SANDBOX_V1_FUSE          0x65735546
 
 
 typedef struct {
@@ -66,103 +59,6 @@ ngx_http_sandbox_v1_file_path(ngx_http_request_t *r, sbx_f_file_t *file,
 }
 
 
-ngx_http_sandbox_call_t *
-ngx_http_sandbox_v1_file_call(ngx_http_request_t *r,
-    const sbx_f_file_t *file, const ngx_str_t *path, const ngx_str_t *path2,
-    void *data)
-{
-    size_t                    size;
-    u_char                   *frame, *p;
-    ngx_http_sandbox_call_t  *call;
-
-    size = sizeof(sbx_f_file_t) + file->path_len + file->path2_len;
-    frame = ngx_pnalloc(r->pool, size);
-
-    if (frame == NULL) {
-        return NULL;
-    }
-
-    p = ngx_cpymem(frame, file, sizeof(sbx_f_file_t));
-
-    if (path != NULL && file->path_len != 0) {
-        p = ngx_cpymem(p, path->data, file->path_len);
-    }
-
-    if (path2 != NULL && file->path2_len != 0) {
-        ngx_memcpy(p, path2->data, file->path2_len);
-    }
-
-    call = ngx_http_sandbox_op_call(r, SBX_OP_FILE, NULL, 0,
-                                    NGX_INVALID_FILE, data);
-
-    if (call == NULL) {
-        return NULL;
-    }
-
-    if (file->verb == SBX_FILE_OPEN) {
-        call->brings = SBX_F_OPENED;
-    }
-
-    if (ngx_http_sandbox_call_queue(call, SBX_F_FILE, frame, size)
-        != NGX_OK)
-    {
-        ngx_http_sandbox_call_close(call);
-        return NULL;
-    }
-
-    return call;
-}
-
-
-ngx_int_t
-ngx_http_sandbox_v1_file_info(ngx_fd_t fd, ngx_file_info_t *info)
-{
-    int            flags;
-    ngx_uint_t     i;
-    struct statfs  fs;
-
-    /* files that only seem to be: their sizes are made up, or another
-     * process answers the read */
-
-    static const long  refused[] = {
-        PROC_SUPER_MAGIC, SYSFS_MAGIC, CGROUP_SUPER_MAGIC,
-        CGROUP2_SUPER_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC, SECURITYFS_MAGIC,
-        NGX_HTTP_SANDBOX_V1_FUSE
-    };
-
-    flags = fcntl(fd, F_GETFL);
-
-    if (flags == -1 || (flags & O_ACCMODE) != O_RDONLY || (flags & O_PATH)
-        || ngx_fd_info(fd, info) == NGX_FILE_ERROR
-        || !ngx_is_file(info)
-        || fstatfs(fd, &fs) == -1)
-    {
-        return NGX_DECLINED;
-    }
-
-    for (i = 0; i < sbx_nelts(refused); i++) {
-        if ((long) fs.f_type == refused[i]) {
-            return NGX_DECLINED;
-        }
-    }
-
-    return NGX_OK;
-}
-
-
-u_char *
-ngx_http_sandbox_v1_file_etag(u_char *buf, ngx_file_info_t *info)
-{
-    uint64_t  mtime;
-
-    mtime = (uint64_t) info->st_mtim.tv_sec * 1000000000
-            + (uint64_t) info->st_mtim.tv_nsec;
-
-    return ngx_sprintf(buf, "\"%xL-%xO-%xL\"", (int64_t) mtime,
-                       ngx_file_size(info), (int64_t) info->st_ino);
-}
-
-
 void
 ngx_http_sandbox_v1_file_json(ngx_http_sandbox_json_t *j, const void *path,
     size_t len)
@@ -213,7 +109,7 @@ ngx_http_sandbox_v1_remove(ngx_http_request_t *r)
     }
 
     ctx = ngx_http_sandbox_ctx(r);
-    call = ngx_http_sandbox_v1_file_call(r, &file, &ctx->path, NULL, NULL);
+    call = ngx_http_sandbox_op_file_call(r, &file, &ctx->path, NULL, NULL);
 
     if (call != NULL) {
         call->frame = ngx_http_sandbox_op_end_frame;
@@ -274,7 +170,7 @@ ngx_http_sandbox_v1_file_list(ngx_http_request_t *r,
     ngx_http_sandbox_json_init(&glob->json, r->pool);
     ngx_http_sandbox_json_raw(&glob->json, "{\"entries\":[");
 
-    call = ngx_http_sandbox_v1_file_call(r, file, path, path2, glob);
+    call = ngx_http_sandbox_op_file_call(r, file, path, path2, glob);
 
     if (call != NULL) {
         call->frame = ngx_http_sandbox_v1_glob_frame;

@@ -160,7 +160,7 @@ ngx_http_sandbox_v1_one_call(ngx_http_request_t *r, const sbx_f_file_t *file,
     one->mkdir = (file->verb == SBX_FILE_MKDIR);
     ngx_http_sandbox_json_init(&one->json, r->pool);
 
-    call = ngx_http_sandbox_v1_file_call(r, file, path, path2, one);
+    call = ngx_http_sandbox_op_file_call(r, file, path, path2, one);
 
     if (call != NULL) {
         call->frame = ngx_http_sandbox_v1_one_frame;
@@ -360,7 +360,7 @@ ngx_http_sandbox_v1_file_search(ngx_http_request_t *r)
     ngx_http_sandbox_json_init(&search->json, r->pool);
     ngx_http_sandbox_json_raw(&search->json, "{\"matches\":[");
 
-    call = ngx_http_sandbox_v1_file_call(r, &file, &path, &path2, search);
+    call = ngx_http_sandbox_op_file_call(r, &file, &path, &path2, search);
 
     if (call != NULL) {
         call->frame = ngx_http_sandbox_v1_search_frame;

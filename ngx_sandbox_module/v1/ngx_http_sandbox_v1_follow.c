@@ -196,7 +196,7 @@ ngx_http_sandbox_v1_follow_exit(ngx_http_sandbox_call_t *call,
     r = call->request;
     command = call->data;
 
-    if (ngx_http_sandbox_v1_exec_note(r, end) != NGX_OK) {
+    if (ngx_http_sandbox_op_exit(r, end) != NGX_OK) {
         return ngx_http_sandbox_op_broken(call, "an end that cannot be");
     }
 

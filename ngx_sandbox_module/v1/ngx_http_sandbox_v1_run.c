@@ -501,7 +501,7 @@ ngx_http_sandbox_v1_run_file(ngx_http_sandbox_v1_run_t *run)
     file.max = SBX_UNSET;
     file.path_len = (uint32_t) path.len;
 
-    call = ngx_http_sandbox_v1_file_call(run->request, &file, &path, NULL,
+    call = ngx_http_sandbox_op_file_call(run->request, &file, &path, NULL,
                                          run);
 
     if (call != NULL) {
@@ -615,7 +615,7 @@ ngx_http_sandbox_v1_run_step_frame(ngx_http_sandbox_call_t *call,
 
     case SBX_F_STDOUT:
     case SBX_F_STDERR:
-        rc = ngx_http_sandbox_v1_exec_output(call->request,
+        rc = ngx_http_sandbox_op_output(call->request,
                                     frame->type == SBX_F_STDOUT
                                     ? &command->out : &command->err,
                                     payload, frame->length);
@@ -637,7 +637,7 @@ ngx_http_sandbox_v1_run_step_frame(ngx_http_sandbox_call_t *call,
 
 static void
 ngx_http_sandbox_v1_run_kept(ngx_http_sandbox_v1_run_t *run, ngx_uint_t n,
-    ngx_http_sandbox_v1_output_t *output)
+    ngx_http_sandbox_op_output_t *output)
 {
     run->left[n] -= output->len;
 
@@ -657,7 +657,7 @@ ngx_http_sandbox_v1_run_exit(ngx_http_sandbox_v1_run_t *run,
     ctx = ngx_http_sandbox_ctx(call->request);
     before = *ctx;
 
-    if (ngx_http_sandbox_v1_exec_note(call->request, end) != NGX_OK) {
+    if (ngx_http_sandbox_op_exit(call->request, end) != NGX_OK) {
         return ngx_http_sandbox_op_broken(call, "an end that cannot be");
     }
 

@@ -512,7 +512,7 @@ ngx_http_sandbox_v1_terminal_exit(ngx_http_sandbox_v1_terminal_t *terminal,
 {
     char  reason[64];
 
-    if (ngx_http_sandbox_v1_exec_note(terminal->request, end) != NGX_OK) {
+    if (ngx_http_sandbox_op_exit(terminal->request, end) != NGX_OK) {
         return ngx_http_sandbox_op_broken(terminal->call,
                                           "an end that cannot be");
     }

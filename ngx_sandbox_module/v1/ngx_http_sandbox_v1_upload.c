@@ -15,10 +15,6 @@
 #include "ngx_http_sandbox_v1_files.h"
 
 
-#define NGX_HTTP_SANDBOX_V1_WINDOW    (256 * 1024)
-#define NGX_HTTP_SANDBOX_V1_STALL     60000
-
-
 typedef struct {
     ngx_http_request_t        *request;
     ngx_http_sandbox_call_t   *call;
@@ -280,7 +276,7 @@ ngx_http_sandbox_v1_upload_put(ngx_http_request_t *r,
 {
     ngx_http_sandbox_call_t  *call;
 
-    call = ngx_http_sandbox_v1_file_call(r, &upload->file, &upload->path,
+    call = ngx_http_sandbox_op_file_call(r, &upload->file, &upload->path,
                                          &upload->condition, upload);
 
     if (call != NULL) {
@@ -410,7 +406,7 @@ ngx_http_sandbox_v1_upload_pump(ngx_http_sandbox_v1_upload_t *upload)
                                                   "more than memory holds");
             }
 
-            ngx_add_timer(&upload->stall, NGX_HTTP_SANDBOX_V1_STALL);
+            ngx_add_timer(&upload->stall, NGX_HTTP_SANDBOX_OP_STALL);
             ngx_http_sandbox_op_watch(r);
 
             return NGX_OK;
@@ -418,7 +414,7 @@ ngx_http_sandbox_v1_upload_pump(ngx_http_sandbox_v1_upload_t *upload)
 
         if (rc == NGX_AGAIN
             || ngx_http_sandbox_call_queued(call)
-               > NGX_HTTP_SANDBOX_V1_WINDOW)
+               > NGX_HTTP_SANDBOX_OP_WINDOW)
         {
             /* it is not the client who is late */
 
@@ -426,7 +422,7 @@ ngx_http_sandbox_v1_upload_pump(ngx_http_sandbox_v1_upload_t *upload)
                 ngx_del_timer(r->connection->read);
             }
 
-            ngx_add_timer(&upload->stall, NGX_HTTP_SANDBOX_V1_STALL);
+            ngx_add_timer(&upload->stall, NGX_HTTP_SANDBOX_OP_STALL);
             r->read_event_handler = ngx_http_block_reading;
 
             return NGX_OK;
@@ -459,7 +455,7 @@ ngx_http_sandbox_v1_upload_take(ngx_http_sandbox_v1_upload_t *upload)
     call = upload->call;
 
     rc = ngx_http_sandbox_body_pass(call, SBX_F_DATA,
-                                    NGX_HTTP_SANDBOX_V1_WINDOW,
+                                    NGX_HTTP_SANDBOX_OP_WINDOW,
                                     &upload->received);
 
     if (upload->max > 0 && upload->received > upload->max) {

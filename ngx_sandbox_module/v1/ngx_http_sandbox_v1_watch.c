@@ -60,7 +60,7 @@ ngx_http_sandbox_v1_file_watch(ngx_http_request_t *r)
     file.flags = recursive ? SBX_FILE_F_RECURSIVE : 0;
     file.path_len = (uint32_t) ctx->path.len;
 
-    call = ngx_http_sandbox_v1_file_call(r, &file, &ctx->path, NULL, stream);
+    call = ngx_http_sandbox_op_file_call(r, &file, &ctx->path, NULL, stream);
 
     if (call != NULL) {
         call->frame = ngx_http_sandbox_v1_watch_frame;

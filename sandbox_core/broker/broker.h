@@ -39,6 +39,10 @@
 #define SBX_ACCOUNT_BUCKETS     4096
 #define SBX_QUOTA_FILE          "quotas"
 #define SBX_CHANGES_MAX         64        /* waiting, of one session */
+#define SBX_HELD_MAX            256       /* calls that a session is resumed
+                                             for */
+#define SBX_RESUMED_LEAST       300000    /* ms that it has then, if its time
+                                             was over */
 
 
 typedef struct sbx_broker_s   sbx_broker_t;
@@ -181,6 +185,8 @@ struct sbx_session_s {
     sbx_node_t               changes;   /* sbx_alter_t, the first of which
                                            is being written */
     uint32_t                 nchanges;
+    sbx_node_t               held;      /* calls that it is resumed for */
+    uint32_t                 nheld;
     uint64_t                 grace;     /* ms from SIGTERM to SIGKILL */
 
     sbx_event_t              still;     /* that it is frozen */
@@ -432,6 +438,8 @@ struct sbx_broker_s {
     int              init_exe;
     void            *filter;
     size_t           filter_size;
+    void            *files_filter;
+    size_t           files_filter_size;
     void            *init_filter;
     size_t           init_filter_size;
     sbx_enforcement_t enforcement;
@@ -610,6 +618,8 @@ void sbx_create(sbx_broker_t *b, sbx_call_out_t *call,
 void sbx_create_answer(sbx_session_t *s);
 /* The contents of a sealed memfd of just size bytes, the caller's. */
 int sbx_create_read(int blob, size_t size, char **data, sbx_error_t *e);
+/* The template that a name stands for: the built-in one has two. */
+const char *sbx_create_means(const sbx_broker_t *b, const char *name);
 /* Whose files a template has: its own, or "base". */
 const char *sbx_create_root(const sbx_broker_t *b, const char *name);
 
@@ -621,8 +631,10 @@ void sbx_session_erase(sbx_session_t *s);
 /* Its .seq has become known: among the others in that order. */
 void sbx_session_order(sbx_session_t *s);
 sbx_session_t *sbx_session_find(sbx_broker_t *b, const char *id);
-/* One that runs and belongs to who calls. */
+/* One that runs, belongs to who calls, and has what the call needs. */
 sbx_session_t *sbx_session_of_call(sbx_broker_t *b, const sbx_call_t *head);
+/* 1: it is there, and has not what the call needs. */
+int sbx_session_barred(sbx_broker_t *b, const sbx_call_t *head);
 int sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     const char *rules, size_t rules_size, sbx_error_t *e);
 int sbx_session_watch(sbx_session_t *s, sbx_error_t *e);
@@ -672,6 +684,8 @@ void sbx_change_call(sbx_broker_t *b, sbx_call_out_t *call,
     const void *body, int blob);
 /* Its time is over: it is paused. */
 void sbx_change_pause(sbx_session_t *s);
+/* It is resumed for the calls that are held; 0, or -1. */
+int sbx_change_resume(sbx_session_t *s, sbx_error_t *e);
 /* The record of the first change has been written, or not. */
 void sbx_change_written(sbx_session_t *s, int err);
 /* What the first change waited for stands still. */
@@ -684,6 +698,15 @@ int sbx_change_freeze(sbx_session_t *s, int frozen, sbx_error_t *e);
 void sbx_change_clock(sbx_session_t *s);
 sbx_record_job_t *sbx_change_record(sbx_session_t *s,
     const sbx_f_session_t *info, const char *meta);
+
+/* resume.c: calls that a paused session is resumed for */
+/* 1: such a call, which has been taken over. */
+int sbx_resume_call(sbx_session_t *s, const sbx_call_t *head, int fd,
+    const void *body);
+/* It runs, and they go on; or e says why not. */
+void sbx_resume_over(sbx_session_t *s, const sbx_error_t *e);
+/* The session ends. */
+void sbx_resume_drop(sbx_session_t *s);
 
 /* freeze.c: until a session stands still */
 void sbx_freeze_open(sbx_session_t *s);

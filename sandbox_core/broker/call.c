@@ -285,7 +285,8 @@ sbx_call_refuse(sbx_broker_t *b, const sbx_call_t *head, int fd,
 }
 
 
-/* No such session, and, for its owner, how it ended. */
+/* No such session, and, for its owner, how it ended; or it is there, and the
+ * call may not have it. */
 
 void
 sbx_call_session_error(sbx_broker_t *b, const sbx_call_t *head,
@@ -295,6 +296,12 @@ sbx_call_session_error(sbx_broker_t *b, const sbx_call_t *head,
     sbx_session_t        *s;
     const sbx_grave_t    *grave;
     const char           *tenant, *user;
+
+    if (sbx_session_barred(b, head)) {
+        (void) sbx_error(&e, 0, SBX_E_TOKEN, "the session asks for a token");
+        sbx_call_fill(error, &e);
+        return;
+    }
 
     (void) sbx_error(&e, 0, SBX_E_SESSION, "there is no such session");
     sbx_call_fill(error, &e);

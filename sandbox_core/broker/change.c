@@ -30,6 +30,8 @@ struct sbx_alter_s {
     sbx_patch_t      patch;
     char            *meta;
     sbx_f_session_t  info;            /* what is being written */
+    unsigned         held:1;          /* a RESUME, for calls that are held */
+    unsigned         turns:1;         /* it was not so before */
 };
 
 
@@ -43,7 +45,12 @@ static int sbx_change_begin(sbx_session_t *s, sbx_alter_t *change,
     sbx_error_t *e);
 static int sbx_change_settle(sbx_session_t *s, sbx_alter_t *change,
     int64_t now);
+static uint64_t sbx_change_resumed(const sbx_session_t *s,
+    const sbx_alter_t *change);
+static int sbx_change_times(sbx_alter_t *change, int64_t now);
 static void sbx_change_done(sbx_session_t *s, sbx_alter_t *change);
+static void sbx_change_over(sbx_session_t *s, sbx_alter_t *change,
+    const sbx_error_t *e);
 static void sbx_change_apply(sbx_session_t *s, sbx_alter_t *change);
 static void sbx_change_answer(sbx_session_t *s, sbx_alter_t *change,
     const sbx_error_t *e);
@@ -77,7 +84,7 @@ sbx_change_call(sbx_broker_t *b, sbx_call_out_t *call, const void *body,
         return;
     }
 
-    if (call->head.op == SBX_OP_PATCH
+    if (call->head.op != SBX_OP_PAUSE
         && sbx_change_patch(b, change, body, blob, &e) != 0)
     {
         sbx_change_free(s, change);
@@ -110,6 +117,25 @@ sbx_change_pause(sbx_session_t *s)
 
     sbx_list_append(&s->changes, &change->link);
     sbx_change_next(s);
+}
+
+
+int
+sbx_change_resume(sbx_session_t *s, sbx_error_t *e)
+{
+    sbx_alter_t  *change;
+
+    change = sbx_change_make(s, SBX_OP_RESUME, e);
+
+    if (change == NULL) {
+        return -1;
+    }
+
+    change->held = 1;
+    sbx_list_append(&s->changes, &change->link);
+    sbx_change_next(s);
+
+    return 0;
 }
 
 
@@ -154,11 +180,16 @@ static int
 sbx_change_patch(sbx_broker_t *b, sbx_alter_t *change,
     const sbx_patch_t *patch, int blob, sbx_error_t *e)
 {
+    uint32_t      known;
     sbx_limits_t  limits;
 
     change->patch = *patch;
+    known = SBX_PATCH_TIMEOUT|SBX_PATCH_EXTEND
+            | (change->op == SBX_OP_PATCH ? SBX_PATCH_META : 0);
 
-    if ((patch->flags & ~(uint32_t) (SBX_PATCH_TIMEOUT|SBX_PATCH_META)) != 0
+    if ((patch->flags & ~known) != 0
+        || (patch->flags & (SBX_PATCH_EXTEND|SBX_PATCH_TIMEOUT))
+           == SBX_PATCH_EXTEND
         || (patch->meta_size != 0 && !(patch->flags & SBX_PATCH_META))
         || (patch->meta_size != 0) != (blob != -1)
         || ((patch->flags & SBX_PATCH_TIMEOUT)
@@ -210,8 +241,7 @@ sbx_change_next(sbx_session_t *s)
             return;
 
         case 0:
-            sbx_change_answer(s, change, NULL);
-            sbx_change_free(s, change);
+            sbx_change_over(s, change, NULL);
             break;
 
         default:
@@ -234,8 +264,7 @@ sbx_change_failed(sbx_session_t *s, sbx_alter_t *change,
                   &(sbx_log_about_t) { s->request, s->info.id }, e,
                   "session stays as it was");
 
-    sbx_change_answer(s, change, e);
-    sbx_change_free(s, change);
+    sbx_change_over(s, change, e);
 
     if (op != SBX_OP_PAUSE || s->info.status == SBX_STATUS_PAUSED) {
         return;
@@ -290,14 +319,15 @@ sbx_change_begin(sbx_session_t *s, sbx_alter_t *change, sbx_error_t *e)
 
 
 /*
- * The session as it will be.  A PATCH counts from when its turn has come.  One
- * that is paused because its time was over has, once it is resumed, the
- * time that it was given last.
+ * The session as it will be; 0: as it is.  A PATCH counts from when its turn
+ * has come.  One that is paused because its time was over has, once it is
+ * resumed, the time that it was given last.
  */
 
 static int
 sbx_change_settle(sbx_session_t *s, sbx_alter_t *change, int64_t now)
 {
+    int               changed;
     sbx_f_session_t  *info;
 
     info = &change->info;
@@ -311,6 +341,7 @@ sbx_change_settle(sbx_session_t *s, sbx_alter_t *change, int64_t now)
             return 0;
         }
 
+        change->turns = 1;
         info->status = SBX_STATUS_PAUSED;
         info->paused = now;
         info->left = info->expires > now ? (uint64_t) (info->expires - now)
@@ -319,30 +350,82 @@ sbx_change_settle(sbx_session_t *s, sbx_alter_t *change, int64_t now)
 
     case SBX_OP_RESUME:
 
-        if (info->status == SBX_STATUS_RUNNING) {
-            return 0;
+        /* one that stayed frozen, though it was to run, is tried again */
+
+        change->turns = info->status == SBX_STATUS_PAUSED || s->frozen;
+
+        if (info->status == SBX_STATUS_PAUSED) {
+            info->expires = now + (int64_t) sbx_change_resumed(s, change);
+            info->status = SBX_STATUS_RUNNING;
+            info->paused = 0;
         }
 
-        info->status = SBX_STATUS_RUNNING;
-        info->paused = 0;
-        info->expires = now + (int64_t) info->left;
-        return 1;
+        break;
 
     default:
         break;
     }
 
-    if (change->patch.flags & SBX_PATCH_TIMEOUT) {
-        info->limits.timeout = change->patch.timeout;
-        info->expires = now + (int64_t) change->patch.timeout;
-        info->left = change->patch.timeout;
-    }
+    changed = sbx_change_times(change, now);
 
     if (change->patch.flags & SBX_PATCH_META) {
         info->meta_size = change->patch.meta_size;
+        changed = 1;
     }
 
-    return change->patch.flags != 0;
+    return changed || change->turns;
+}
+
+
+/* What it has when it is resumed.  For somebody who has not asked for that
+ * it would not be worth it to have it for a moment. */
+
+static uint64_t
+sbx_change_resumed(const sbx_session_t *s, const sbx_alter_t *change)
+{
+    uint64_t                least;
+    const sbx_f_session_t  *info;
+
+    info = &s->info;
+
+    if (!change->held || info->expires > info->paused) {
+        return info->left;
+    }
+
+    least = s->broker->config.max.timeout;
+    least = least < SBX_RESUMED_LEAST ? least : SBX_RESUMED_LEAST;
+
+    return info->left > least ? info->left : least;
+}
+
+
+static int
+sbx_change_times(sbx_alter_t *change, int64_t now)
+{
+    int64_t              left;
+    sbx_f_session_t     *info;
+    const sbx_patch_t   *patch;
+
+    info = &change->info;
+    patch = &change->patch;
+
+    if ((patch->flags & SBX_PATCH_TIMEOUT) == 0) {
+        return 0;
+    }
+
+    left = info->status == SBX_STATUS_PAUSED ? (int64_t) info->left
+                                             : info->expires - now;
+
+    if ((patch->flags & SBX_PATCH_EXTEND) && left >= (int64_t) patch->timeout)
+    {
+        return 0;
+    }
+
+    info->limits.timeout = patch->timeout;
+    info->left = patch->timeout;
+    info->expires = now + (int64_t) patch->timeout;
+
+    return 1;
 }
 
 
@@ -387,9 +470,26 @@ static void
 sbx_change_done(sbx_session_t *s, sbx_alter_t *change)
 {
     sbx_change_apply(s, change);
-    sbx_change_answer(s, change, NULL);
-    sbx_change_free(s, change);
+    sbx_change_over(s, change, NULL);
     sbx_change_next(s);
+}
+
+
+/* Whoever waits for it is told; e NULL: it is done. */
+
+static void
+sbx_change_over(sbx_session_t *s, sbx_alter_t *change, const sbx_error_t *e)
+{
+    unsigned  held;
+
+    held = change->held;
+
+    sbx_change_answer(s, change, e);
+    sbx_change_free(s, change);
+
+    if (held) {
+        sbx_resume_over(s, e);
+    }
 }
 
 
@@ -406,7 +506,9 @@ sbx_change_apply(sbx_session_t *s, sbx_alter_t *change)
         change->meta = NULL;
     }
 
-    if (change->op == SBX_OP_RESUME && sbx_change_freeze(s, 0, &e) != 0) {
+    if (change->op == SBX_OP_RESUME && s->frozen
+        && sbx_change_freeze(s, 0, &e) != 0)
+    {
         sbx_log_error(SBX_LOG_ERROR,
                       &(sbx_log_about_t) { s->request, s->info.id }, &e,
                       "session stays frozen");
@@ -422,6 +524,7 @@ static void
 sbx_change_answer(sbx_session_t *s, sbx_alter_t *change,
     const sbx_error_t *e)
 {
+    sbx_f_end_t      end;
     sbx_call_out_t  *call;
 
     if (sbx_list_empty(&change->caller)) {
@@ -436,8 +539,11 @@ sbx_change_answer(sbx_session_t *s, sbx_alter_t *change,
         return;
     }
 
+    memset(&end, 0, sizeof(sbx_f_end_t));
+    end.count = change->turns;
+
     if (sbx_service_session(call, s, NULL) == 0) {
-        sbx_call_end(call, NULL);
+        sbx_call_end(call, &end);
     }
 }
 
@@ -445,7 +551,8 @@ sbx_change_answer(sbx_session_t *s, sbx_alter_t *change,
 static void
 sbx_change_log(const sbx_session_t *s, const sbx_alter_t *change)
 {
-    size_t  i;
+    size_t    i;
+    uint16_t  op;
 
     static const struct {
         uint16_t     op;
@@ -457,7 +564,9 @@ sbx_change_log(const sbx_session_t *s, const sbx_alter_t *change)
         { 0, "" }
     };
 
-    for (i = 0; table[i].op != 0 && table[i].op != change->op; i++) {
+    op = change->turns ? change->op : SBX_OP_PATCH;
+
+    for (i = 0; table[i].op != 0 && table[i].op != op; i++) {
         /* void */
     }
 
@@ -474,6 +583,7 @@ sbx_change_drop(sbx_session_t *s)
     sbx_call_out_t  *call;
 
     sbx_freeze_close(s);
+    sbx_resume_drop(s);
 
     while (!sbx_list_empty(&s->changes)) {
         change = sbx_node_of(s->changes.next, sbx_alter_t, link);

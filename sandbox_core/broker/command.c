@@ -57,6 +57,10 @@ sbx_command_call(sbx_session_t *s, const sbx_call_t *head, int fd,
     b = s->broker;
     memset(&limits, 0xff, sizeof(sbx_exec_limits_t));
 
+    if (sbx_resume_call(s, head, fd, body)) {
+        return;
+    }
+
     if (head->op == SBX_OP_EXEC) {
         memcpy(&limits, body, sizeof(sbx_exec_limits_t));
     }
@@ -177,7 +181,9 @@ sbx_command_check(sbx_session_t *s, const sbx_call_t *head,
     own = &s->info.limits;
     name = sbx_command_capability(head->op, &needed);
 
-    if (s->info.status == SBX_STATUS_PAUSED || s->frozen) {
+    if ((s->info.status == SBX_STATUS_PAUSED || s->frozen)
+        && head->op != SBX_OP_LOG)
+    {
         (void) sbx_error(&e, 0, SBX_E_PAUSED, "the session is paused");
 
     } else if ((s->info.capabilities & needed) != needed) {

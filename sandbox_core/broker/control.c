@@ -578,7 +578,7 @@ sbx_control_looks(uint16_t op)
 
     static const sbx_op_t  ops[] = {
         SBX_OP_HEALTH, SBX_OP_DOCTOR, SBX_OP_CAPABILITIES, SBX_OP_TEMPLATES,
-        SBX_OP_GET, SBX_OP_LIST, SBX_OP_METRICS
+        SBX_OP_GET, SBX_OP_LIST, SBX_OP_SAMPLES, SBX_OP_METRICS
     };
 
     for (i = 0; i < sbx_nelts(ops); i++) {
@@ -670,7 +670,7 @@ sbx_control_dispatch(sbx_broker_t *b, const sbx_call_t *head,
         sbx_control_owner(s, fd);
     }
 
-    if (head->op >= SBX_OP_EXEC && head->op <= SBX_OP_CODE) {
+    if (head->op >= SBX_OP_EXEC && head->op <= SBX_OP_ENV) {
         s = sbx_session_of_call(b, head);
 
         if (s != NULL) {

@@ -10,9 +10,6 @@
 
 #define SBX_CREATE_CAPABILITIES                                              \
     (SBX_CAP_SHELL|SBX_CAP_FILES|SBX_CAP_CODE|SBX_CAP_PORTS)
-#define SBX_CREATE_FLAGS                                                     \
-    (SBX_CREATE_WEAK_OK|SBX_CREATE_ON_TIMEOUT_PAUSE                          \
-     |SBX_CREATE_MEMORY_RLIMIT|SBX_CREATE_TIED)
 #define SBX_CREATE_SEALS  (F_SEAL_WRITE|F_SEAL_SHRINK|F_SEAL_GROW)
 
 
@@ -33,17 +30,6 @@ static int sbx_create_rules(sbx_broker_t *b, const sbx_call_t *head,
 static int sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
     const sbx_create_t *body, const char *data, sbx_session_t **session,
     sbx_error_t *e);
-
-
-/* Every name of a template that there is, and what it stands for. */
-
-static const struct {
-    const char  *name;
-    const char  *template;
-} sbx_create_templates[] = {
-    { "base", "base" },
-    { "code-interpreter-v1", "base" }
-};
 
 
 void
@@ -216,6 +202,14 @@ sbx_create_configured(const sbx_broker_t *b, const char *name)
 }
 
 
+const char *
+sbx_create_means(const sbx_broker_t *b, const char *name)
+{
+    return (!sbx_create_configured(b, name) && sbx_template_builtin(name))
+           ? "base" : name;
+}
+
+
 /* A template without files of its own has those of the machine. */
 
 const char *
@@ -228,6 +222,8 @@ sbx_create_root(const sbx_broker_t *b, const char *name)
         return "base";
     }
 
+    name = sbx_create_means(b, name);
+
     (void) snprintf(path, sizeof(path), "%s/%s/rootfs",
                     b->config.template_dir, name);
 
@@ -239,8 +235,6 @@ static int
 sbx_create_check(sbx_broker_t *b, const sbx_call_t *head, sbx_create_t *body,
     sbx_error_t *e)
 {
-    size_t  i;
-
     if (!sbx_name_ok(head->tenant, strlen(head->tenant))) {
         return sbx_error(e, 0, SBX_E_INVALID, "tenant_id is missing");
     }
@@ -249,19 +243,11 @@ sbx_create_check(sbx_broker_t *b, const sbx_call_t *head, sbx_create_t *body,
         return sbx_error(e, 0, SBX_E_INVALID, "user_id is missing");
     }
 
-    for (i = 0; i < sbx_nelts(sbx_create_templates); i++) {
-        if (strcmp(body->template, sbx_create_templates[i].name) == 0) {
-            break;
-        }
-    }
+    /* the session is told by the name that was asked for */
 
-    if (i < sbx_nelts(sbx_create_templates)) {
-        memset(body->template, 0, sizeof(body->template));
-        (void) sbx_copy_string(body->template, sizeof(body->template),
-                               sbx_create_templates[i].template,
-                               strlen(sbx_create_templates[i].template));
-
-    } else if (!sbx_create_configured(b, body->template)) {
+    if (!sbx_template_builtin(body->template)
+        && !sbx_create_configured(b, body->template))
+    {
         return sbx_error(e, 0, SBX_E_TEMPLATE,
                          "there is no template \"%s\"", body->template);
     }

@@ -55,7 +55,7 @@ sbx_pool_take(sbx_broker_t *b, const sbx_call_t *head,
     sbx_pool_t     *pool;
     sbx_session_t  *s;
 
-    pool = sbx_pool_find(b, body->template);
+    pool = sbx_pool_find(b, sbx_create_means(b, body->template));
 
     if (pool == NULL) {
         return NULL;
@@ -63,7 +63,7 @@ sbx_pool_take(sbx_broker_t *b, const sbx_call_t *head,
 
     if (!sbx_pool_current(pool)) {
         sbx_pool_configure(b);
-        pool = sbx_pool_find(b, body->template);
+        pool = sbx_pool_find(b, sbx_create_means(b, body->template));
 
         if (pool == NULL) {
             return NULL;

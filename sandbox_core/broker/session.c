@@ -29,6 +29,8 @@
 
 
 static sbx_session_t **sbx_session_bucket(sbx_broker_t *b, const char *id);
+static sbx_session_t *sbx_session_owned(sbx_broker_t *b,
+    const sbx_call_t *head);
 static void sbx_session_status(sbx_event_t *ev, uint32_t events);
 static void sbx_session_control(sbx_event_t *ev, uint32_t events);
 static int sbx_session_record(sbx_session_t *s, const sbx_record_t *record);
@@ -72,6 +74,7 @@ sbx_session_make(sbx_broker_t *b)
     sbx_list_init(&s->creators);
     sbx_list_init(&s->destroyers);
     sbx_list_init(&s->changes);
+    sbx_list_init(&s->held);
     sbx_list_init(&s->pooling);
     s->grace = SBX_SESSION_TERM_WAIT;
 
@@ -181,8 +184,8 @@ sbx_session_find(sbx_broker_t *b, const char *id)
 
 /* A DESTROY also finds one that is ending, to wait for its end. */
 
-sbx_session_t *
-sbx_session_of_call(sbx_broker_t *b, const sbx_call_t *head)
+static sbx_session_t *
+sbx_session_owned(sbx_broker_t *b, const sbx_call_t *head)
 {
     sbx_session_t  *s;
 
@@ -197,9 +200,43 @@ sbx_session_of_call(sbx_broker_t *b, const sbx_call_t *head)
         return NULL;
     }
 
+    return s;
+}
+
+
+static int
+sbx_session_bars(const sbx_session_t *s, const sbx_call_t *head)
+{
+    return (s->info.flags & head->needs) != head->needs
+           || (s->info.flags & head->bars) != 0;
+}
+
+
+sbx_session_t *
+sbx_session_of_call(sbx_broker_t *b, const sbx_call_t *head)
+{
+    sbx_session_t  *s;
+
+    s = sbx_session_owned(b, head);
+
+    if (s == NULL || sbx_session_bars(s, head)) {
+        return NULL;
+    }
+
     sbx_idle_touch(s);
 
     return s;
+}
+
+
+int
+sbx_session_barred(sbx_broker_t *b, const sbx_call_t *head)
+{
+    sbx_session_t  *s;
+
+    s = sbx_session_owned(b, head);
+
+    return s != NULL && sbx_session_bars(s, head);
 }
 
 
@@ -237,6 +274,8 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     launch.binds_size = b->config.binds_size;
     launch.filter = b->filter;
     launch.filter_size = b->filter_size;
+    launch.files_filter = b->files_filter;
+    launch.files_filter_size = b->files_filter_size;
     launch.init_filter = b->init_filter;
     launch.init_filter_size = b->init_filter_size;
     launch.flags = SBX_LAUNCH_OWN_ACCOUNT;

@@ -69,6 +69,7 @@ sbx_setup_parts(sbx_broker_t *b, sbx_error_t *e)
         || sbx_setup_isolation(b, e) != 0
         || sbx_init_exe(path, &b->init_exe, e) != 0
         || sbx_seccomp_rest(&b->filter, &b->filter_size, e) != 0
+        || sbx_seccomp_files(&b->files_filter, &b->files_filter_size, e) != 0
         || sbx_seccomp_init(&b->init_filter, &b->init_filter_size, e) != 0)
     {
         return -1;
@@ -299,8 +300,10 @@ sbx_setup_undo(sbx_broker_t *b)
     }
 
     free(b->filter);
+    free(b->files_filter);
     free(b->init_filter);
     b->filter = NULL;
+    b->files_filter = NULL;
     b->init_filter = NULL;
 
     if (b->nsessions == 0) {

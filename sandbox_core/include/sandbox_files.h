@@ -33,13 +33,17 @@ typedef enum {
     SBX_FILE_UNPACK    = 12,  /* -> READY; DATA..., -> END: .count entries,
                                  .size bytes of files */
     SBX_FILE_COMPOSE   = 13,  /* path2 = the sources, each with its NUL: they
-                                 become path, in this order, and go; -> ENTRY,
-                                 END */
+                                 become path, in this order, and go; path may
+                                 be one of them, .max is its bytes at most;
+                                 -> ENTRY, END: .count sources, .size bytes.
+                                 An error changes no file */
 
     /* a watch whose events init keeps until they are asked for */
-    SBX_FILE_WATCHER   = 14,  /* as WATCH; -> END: .count is its number */
+    SBX_FILE_WATCHER   = 14,  /* as WATCH; -> END: .count is its number, not
+                                 0 and never given twice */
     SBX_FILE_EVENTS    = 15,  /* .size = its number; -> CHANGE, ENTRY ...,
-                                 END; E_FILE if there is none */
+                                 END; E_FILE if there is none.  All that has
+                                 happened before the call is among them */
     SBX_FILE_UNWATCH   = 16   /* .size = its number; -> END */
 } sbx_file_verb_t;
 
@@ -67,13 +71,23 @@ typedef struct {
                                              If-None-Match; E_PRECONDITION */
 #define SBX_FILE_F_FIXED        0x10      /* SEARCH: no regular expression */
 #define SBX_FILE_F_GZIP         0x20      /* PACK */
-#define SBX_FILE_F_MORE         0x40      /* STAT, LIST, MKDIR, MOVE, COMPOSE,
-                                             WATCH, WATCHER: entries tell what
-                                             a link leads to, and metadata; an
-                                             ENTRY follows each CHANGE of what
-                                             is there */
-#define SBX_FILE_F_METADATA     0x80      /* PUT: takes the place of what there
-                                             was: "KEY\0VALUE\0" ... */
+#define SBX_FILE_F_MORE         0x40      /* see below */
+#define SBX_FILE_F_METADATA     0x80      /* PUT, COMPOSE: of the new file:
+                                             "KEY\0VALUE\0" ...  Without, it
+                                             has none, whatever the one had
+                                             that it replaces */
+
+/*
+ * SBX_FILE_F_MORE: STAT, LIST, MKDIR, MOVE, COMPOSE, WATCH, WATCHER.  Entries
+ * tell what a link leads to, and metadata: all "user." attributes of a file
+ * or a directory (of a link: of what it leads to) that are texts and fit, by
+ * their names without the prefix.  Paths begin with the call's own instead of
+ * the real one.  A LIST goes through each directory right after its name.
+ *
+ * Of watches: path must be a directory, else E_FILE_TYPE.  A file that is new,
+ * or in a directory that is, comes as CREATE and WRITE.  An ENTRY follows each
+ * CREATE, WRITE and CHMOD of what is there when it is sent.
+ */
 
 #define SBX_FILE_METADATA_MAX   4096
 #define SBX_FILE_SOURCES_MAX    32768
@@ -116,7 +130,8 @@ typedef struct {
 
 /* Strings follow: path, owner, group, target, metadata.  With SBX_FILE_F_MORE
  * the target of a link is where it leads in the end, absolute, and
- * target_type and target_mode are of that; else it is the link's own text and
+ * target_type and target_mode are of that; one that leads nowhere has its own
+ * text, absolute, SBX_TYPE_NONE and 0.  Without, it is the link's own text and
  * they are 0. */
 typedef struct {
     uint32_t      type;                   /* sbx_file_type_t */

@@ -186,6 +186,8 @@ typedef struct {
 #define SBX_CREATE_NO_TOKEN        0x20   /* who has the id needs no token */
 #define SBX_CREATE_PORT_TOKEN      0x40   /* its ports ask for one */
 
+#define SBX_CREATE_FLAGS           0x7f   /* all of them */
+
 
 /* After a sbx_call_t for SBX_OP_PATCH, and for SBX_OP_RESUME, which does it in
  * one with resuming (no metadata; without SBX_PATCH_TIMEOUT the session has
@@ -560,6 +562,8 @@ typedef struct {
 #define SBX_EXEC_BACKGROUND     0x20
 #define SBX_EXEC_DEFAULT_CWD    0x40      /* cwd was left out: if it is gone,
                                              "/" */
+#define SBX_EXEC_LONG           0x80      /* timeout may be more than the
+                                             session's exec_timeout */
 
 typedef struct {
     char          tenant[SBX_NAME_MAX + 8];

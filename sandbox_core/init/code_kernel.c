@@ -502,6 +502,7 @@ sbx_code_ready(sbx_code_context_t *context)
     context->kernel = SBX_KERNEL_READY;
     context->ready_at = sbx_now_us();
     context->ready_by = 0;
+    sbx_init_log_kernel(context, 0);
     sbx_code_started(context);
 }
 

@@ -187,6 +187,7 @@ sbx_init_hand_over(int fd)
     sbx_init.config = &config;
     sbx_init.env = given.env;
     sbx_init_launch_env();
+    sbx_init_log_begin();
 
     for (context = sbx_code_context_each(NULL);
          context != NULL;

@@ -340,6 +340,7 @@ sbx_code_over(sbx_code_context_t *context)
     }
 
     context->cut = SBX_REASON_EXITED;
+    sbx_init_log_kernel(context, 1);
 
     if (context->exit.reason == SBX_REASON_NOT_STARTED) {
         (void) sbx_error(&e, context->failed, SBX_E_CAPABILITY,

@@ -173,6 +173,8 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
 
     case SBX_OP_PROCESS:
     case SBX_OP_CANCEL:
+    case SBX_OP_LOG:
+    case SBX_OP_ENV:
         if (nfds != 0) {
             sbx_init_call_task(task, fds[--nfds]);
         }

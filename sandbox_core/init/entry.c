@@ -27,8 +27,8 @@ typedef struct {
 static size_t sbx_init_name(sbx_init_names_t *names, uint32_t id, char *buf,
     size_t size);
 static void sbx_init_names_read(sbx_init_names_t *names);
-static uint32_t sbx_init_entry_type(mode_t mode);
 static int64_t sbx_init_entry_time(const struct timespec *t);
+static uint8_t *sbx_init_entry_add(uint8_t *p, const void *data, size_t n);
 
 
 static sbx_init_names_t  sbx_init_users = { .file = "/etc/passwd" };
@@ -94,7 +94,7 @@ sbx_init_name(sbx_init_names_t *names, uint32_t id, char *buf, size_t size)
 }
 
 
-static uint32_t
+uint32_t
 sbx_init_entry_type(mode_t mode)
 {
     switch (mode & S_IFMT) {
@@ -139,7 +139,7 @@ sbx_init_entry_time(const struct timespec *t)
 
 size_t
 sbx_init_entry_fill(uint8_t *buf, const struct stat *st, const char *path,
-    size_t len, const char *target, size_t target_len)
+    size_t len, const sbx_init_more_t *more)
 {
     char            owner[SBX_INIT_NAME_MAX], group[SBX_INIT_NAME_MAX];
     uint8_t        *p;
@@ -156,24 +156,30 @@ sbx_init_entry_fill(uint8_t *buf, const struct stat *st, const char *path,
                                                owner, sizeof(owner));
     entry.group_len = (uint32_t) sbx_init_name(&sbx_init_groups, st->st_gid,
                                                group, sizeof(group));
-    entry.target_len = (uint32_t) target_len;
+    entry.target_len = (uint32_t) more->target_len;
+    entry.target_type = more->target_type;
+    entry.target_mode = more->target_mode;
+    entry.metadata_len = (uint32_t) more->metadata_len;
 
-    p = buf;
-    memcpy(p, &entry, sizeof(sbx_f_entry_t));
-    p += sizeof(sbx_f_entry_t);
-    memcpy(p, path, len);
-    p += len;
-    memcpy(p, owner, entry.owner_len);
-    p += entry.owner_len;
-    memcpy(p, group, entry.group_len);
-    p += entry.group_len;
-
-    if (target_len != 0) {
-        memcpy(p, target, target_len);
-        p += target_len;
-    }
+    p = sbx_init_entry_add(buf, &entry, sizeof(sbx_f_entry_t));
+    p = sbx_init_entry_add(p, path, len);
+    p = sbx_init_entry_add(p, owner, entry.owner_len);
+    p = sbx_init_entry_add(p, group, entry.group_len);
+    p = sbx_init_entry_add(p, more->target, more->target_len);
+    p = sbx_init_entry_add(p, more->metadata, more->metadata_len);
 
     return (size_t) (p - buf);
+}
+
+
+static uint8_t *
+sbx_init_entry_add(uint8_t *p, const void *data, size_t n)
+{
+    if (n != 0) {
+        memcpy(p, data, n);
+    }
+
+    return p + n;
 }
 
 
@@ -181,40 +187,53 @@ int
 sbx_init_entry_send(sbx_init_serve_t *s, int dirfd, const char *name,
     const char *path, size_t len, sbx_error_t *e)
 {
-    char            target[SBX_PATH_MAX];
-    ssize_t         n;
-    struct stat     st;
-    static uint8_t  buf[SBX_FRAME_MAX];
+    char             target[SBX_PATH_MAX];
+    ssize_t          n;
+    struct stat      st;
+    sbx_init_more_t  more;
+    static uint8_t   buf[SBX_FRAME_MAX];
 
     if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == -1) {
         return sbx_init_errno(e, errno, "path");
     }
 
-    n = 0;
+    memset(&more, 0, sizeof(sbx_init_more_t));
 
     if (S_ISLNK(st.st_mode)) {
         n = readlinkat(dirfd, name, target, sizeof(target) - 1);
 
-        if (n < 0) {
-            n = 0;
-        }
+        more.target = target;
+        more.target_len = n < 0 ? 0 : (size_t) n;
     }
 
-    /* a path below the walk's bound, a target below PATH_MAX: it fits */
+    if (s->file.flags & SBX_FILE_F_MORE) {
+        sbx_init_more_look(s, dirfd, name, &st, &more);
+    }
+
+    /* a path below the walk's bound, a target below PATH_MAX, bounded
+     * metadata: it fits */
 
     return sbx_init_serve_frame(s, SBX_F_ENTRY, buf,
                                 sbx_init_entry_fill(buf, &st, path, len,
-                                                    target, (size_t) n),
+                                                    &more),
                                 e);
 }
 
 
 int
 sbx_init_entry_of(sbx_init_serve_t *s, int dirfd, const char *name,
-    sbx_error_t *e)
+    const char *given, sbx_error_t *e)
 {
     char    path[2 * SBX_PATH_MAX];
     size_t  len;
+
+    if (s->file.flags & SBX_FILE_F_MORE) {
+        if (sbx_init_given(given, path, &len, e) != 0) {
+            return -1;
+        }
+
+        return sbx_init_entry_send(s, dirfd, name, path, len ? len : 1, e);
+    }
 
     if (sbx_init_real(dirfd, path, SBX_PATH_MAX + 64, e) != 0) {
         return -1;

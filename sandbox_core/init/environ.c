@@ -50,6 +50,7 @@ sbx_init_launch_strings(sbx_init_launch_t *launch, const sbx_f_exec_t *exec,
     }
 
     launch->argv[i] = NULL;
+    launch->own = p;
 
     return sbx_init_environ_all(launch, exec, p, end, e);
 }

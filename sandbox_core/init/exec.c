@@ -21,7 +21,7 @@
 #define SBX_INIT_STRINGS_COUNT 262144    /* arguments and variables */
 #define SBX_INIT_EXEC_FLAGS                                                  \
     (SBX_EXEC_CAP|SBX_EXEC_MERGE|SBX_EXEC_DETACH|SBX_EXEC_STDIN_OPEN         \
-     |SBX_EXEC_TTY|SBX_EXEC_BACKGROUND|SBX_EXEC_DEFAULT_CWD)
+     |SBX_EXEC_TTY|SBX_EXEC_BACKGROUND|SBX_EXEC_DEFAULT_CWD|SBX_EXEC_LONG)
 
 
 static int sbx_init_exec_take(sbx_init_command_t *c, const sbx_task_t *task,
@@ -486,7 +486,7 @@ sbx_init_exec_running(sbx_init_command_t *c, const sbx_frame_t *frame,
     memcpy(&ask, payload, sizeof(ask));
 
     if (sbx_init_process_check(&ask, NULL) != 0
-        || (ask.pid != 0 && ask.pid != c->pid))
+        || ask.tag[0] != '\0' || (ask.pid != 0 && ask.pid != c->pid))
     {
         return -1;
     }

@@ -58,7 +58,14 @@ sbx_init_exec_limits(sbx_f_exec_t *exec, sbx_error_t *e)
                       ? sbx_init.config->limits.disk : limit->fallback;
         }
 
-        /* "until the session ends" is within every session */
+        /* "until the session ends" is within every session, and so is less,
+         * of a call that has it so */
+
+        if (limit->offset == SESSION(exec_timeout)
+            && (exec->flags & SBX_EXEC_LONG) && *value != SBX_UNSET)
+        {
+            session = SBX_UNLIMITED;
+        }
 
         if (limit->offset == SESSION(exec_timeout) && *value == SBX_UNLIMITED)
         {

@@ -79,6 +79,10 @@ sbx_init_file_open(sbx_error_t *e)
 {
     unsigned  i;
 
+    if (sbx_init_meta_open(e) != 0) {
+        return -1;
+    }
+
     sbx_init_shares = mmap(NULL, SBX_INIT_SERVERS * sizeof(sbx_init_share_t),
                            PROT_READ|PROT_WRITE, MAP_SHARED|MAP_ANONYMOUS,
                            -1, 0);

@@ -5,7 +5,8 @@
  * A walk reads a directory whole, sorts it and goes through it.  A directory
  * stands in it twice, as the entry "a" and as what is below, "a/": sorted by
  * their bytes, entries come out in the order of their whole paths, and can
- * be counted, skipped and sent as they come.  Memory, depth and the number
+ * be counted, skipped and sent as they come.  With SBX_FILE_F_MORE what is
+ * below "a" comes right after it, before "a-".  Memory, depth and the number
  * of names looked at are bounded; where a bound is met the list says so.
  */
 
@@ -50,6 +51,10 @@ static int sbx_init_list_add(sbx_init_list_t *list, sbx_init_items_t *items,
 static int sbx_init_list_emit(sbx_init_list_t *list, int fd,
     const char *name);
 static int sbx_init_list_order(const void *one, const void *two);
+static int sbx_init_list_key(const sbx_init_item_t *item, size_t i);
+
+
+static int  sbx_init_list_slash = '/';     /* where it stands among bytes */
 
 
 int
@@ -116,6 +121,11 @@ sbx_init_file_verb_list(sbx_init_serve_t *s, sbx_f_end_t *end,
     list.end = end;
     list.e = e;
     list.emit = sbx_init_list_emit;
+
+    if (s->file.flags & SBX_FILE_F_MORE) {
+        sbx_init_list_slash = 0;
+    }
+
     levels = s->file.limit2 == 0 ? 1 : s->file.limit2;
 
     return sbx_init_list_run(&list, fd, levels);
@@ -133,14 +143,23 @@ sbx_init_list_run(sbx_init_list_t *list, int fd, uint64_t states)
         file->limit = SBX_INIT_LIST_NAMES;
     }
 
-    if (sbx_init_real(fd, list->path, SBX_PATH_MAX + 64, list->e) != 0) {
-        return -1;
-    }
+    if (file->verb == SBX_FILE_LIST && (file->flags & SBX_FILE_F_MORE)) {
+        if (sbx_init_given(list->s->path, list->path, &list->len, list->e)
+            != 0)
+        {
+            return -1;
+        }
 
-    list->len = strlen(list->path);
+    } else {
+        if (sbx_init_real(fd, list->path, SBX_PATH_MAX + 64, list->e) != 0) {
+            return -1;
+        }
 
-    if (list->len == 1) {
-        list->len = 0;
+        list->len = strlen(list->path);
+
+        if (list->len == 1) {
+            list->len = 0;
+        }
     }
 
     list->base = list->len;
@@ -364,7 +383,6 @@ static int
 sbx_init_list_order(const void *one, const void *two)
 {
     size_t                  i;
-    uint8_t                 c, d;
     const sbx_init_item_t  *a, *b;
 
     a = one;
@@ -374,18 +392,22 @@ sbx_init_list_order(const void *one, const void *two)
         /* void */
     }
 
-    c = (uint8_t) a->name[i];
-    d = (uint8_t) b->name[i];
+    return sbx_init_list_key(a, i) - sbx_init_list_key(b, i);
+}
 
-    if (c == '\0' && a->below) {
-        c = '/';
+
+static int
+sbx_init_list_key(const sbx_init_item_t *item, size_t i)
+{
+    uint8_t  c;
+
+    c = (uint8_t) item->name[i];
+
+    if (c != '\0') {
+        return c;
     }
 
-    if (d == '\0' && b->below) {
-        d = '/';
-    }
-
-    return (int) c - (int) d;
+    return item->below ? sbx_init_list_slash : -1;
 }
 
 

@@ -28,6 +28,8 @@ static int sbx_init_move_open(int from, const char *name, struct stat *st,
     sbx_error_t *e);
 static int sbx_init_move_temporary(sbx_init_serve_t *s, int to,
     const char *name, char *temporary, size_t size, sbx_error_t *e);
+static int sbx_init_move_metadata(sbx_init_serve_t *s, int in, int out,
+    int to, const char *temporary, sbx_error_t *e);
 static int sbx_init_move_bytes(sbx_init_serve_t *s, int in, int out,
     const struct stat *st, sbx_error_t *e);
 static int sbx_init_move_names(sbx_init_serve_t *s, int from,
@@ -62,11 +64,17 @@ sbx_init_move_copy(sbx_init_serve_t *s, int from, const char *name, int to,
         return sbx_init_errno(e, errno, "to");
     }
 
-    rc = sbx_init_move_bytes(s, in, out, &st, e);
+    rc = sbx_init_move_metadata(s, in, out, to, temporary, e);
+
+    if (rc == 0) {
+        rc = sbx_init_move_bytes(s, in, out, &st, e);
+    }
 
     if (rc == 0) {
         rc = sbx_init_move_names(s, from, name, to, temporary, name2, e);
     }
+
+    sbx_init_meta_drop(rc == 0 ? in : out);
 
     if (rc != 0) {
         (void) unlinkat(to, temporary, 0);
@@ -154,6 +162,20 @@ sbx_init_move_temporary(sbx_init_serve_t *s, int to, const char *name,
     }
 
     return 0;
+}
+
+
+static int
+sbx_init_move_metadata(sbx_init_serve_t *s, int in, int out, int to,
+    const char *temporary, sbx_error_t *e)
+{
+    char    metadata[SBX_FILE_METADATA_MAX];
+    size_t  n;
+
+    n = sbx_init_meta_read(s, in, metadata);
+
+    return n == 0 ? 0 : sbx_init_meta_write(s, out, to, temporary, metadata,
+                                            n, e);
 }
 
 

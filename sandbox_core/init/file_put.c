@@ -27,17 +27,6 @@
 #endif
 
 
-typedef struct {
-    int           dir;                   /* of the target */
-    char          name[256];
-    int           exists;
-    struct stat   st;                    /* where it exists */
-    int           fd;                    /* the temporary's */
-    char          temporary[64];
-    uint64_t      size;                  /* bytes written */
-} sbx_init_put_t;
-
-
 static int sbx_init_put_target(sbx_init_serve_t *s, sbx_init_put_t *put,
     sbx_error_t *e);
 static int sbx_init_put_link(sbx_init_put_t *put, char *path,
@@ -55,7 +44,7 @@ static int sbx_init_put_condition(sbx_init_serve_t *s, sbx_init_put_t *put,
     sbx_error_t *e);
 static int sbx_init_put_matches(const char *list, size_t len,
     const char *tag, int weak);
-static int sbx_init_put_end(sbx_init_serve_t *s, sbx_init_put_t *put,
+static int sbx_init_put_mode(sbx_init_serve_t *s, sbx_init_put_t *put,
     sbx_error_t *e);
 
 
@@ -65,31 +54,67 @@ sbx_init_file_verb_put(sbx_init_serve_t *s, sbx_f_end_t *end, sbx_error_t *e)
     int                    rc;
     static sbx_init_put_t  put = { .dir = -1, .fd = -1 };
 
-    if (sbx_init_put_target(s, &put, e) != 0
-        || sbx_init_put_condition(s, &put, e) != 0
-        || sbx_init_put_check(s, &put, e) != 0
-        || sbx_init_put_room(s, &put, e) != 0
-        || sbx_init_put_begin(s, &put, e) != 0)
-    {
+    if (sbx_init_put_open(s, &put, e) != 0) {
         return -1;
     }
 
-    rc = sbx_init_put_body(s, &put, e);
+    rc = sbx_init_serve_frame(s, SBX_F_READY, NULL, 0, e);
+
+    if (rc == 0) {
+        rc = sbx_init_serve_flush(s, e);
+    }
+
+    if (rc == 0) {
+        s->share->quiet = 1;
+        rc = sbx_init_put_body(s, &put, e);
+    }
 
     if (rc == 0) {
         rc = sbx_init_put_end(s, &put, e);
     }
 
     if (rc != 0) {
-        (void) unlinkat(put.dir, put.temporary, 0);
+        sbx_init_put_drop(s, &put);
     }
-
-    s->share->temporary[0] = '\0';
 
     end->created = !put.exists;
     end->size = put.size;
 
     return rc;
+}
+
+
+int
+sbx_init_put_open(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
+{
+    if (sbx_init_put_target(s, put, e) != 0
+        || sbx_init_put_condition(s, put, e) != 0
+        || sbx_init_put_check(s, put, e) != 0
+        || sbx_init_put_room(s, put, e) != 0
+        || sbx_init_put_begin(s, put, e) != 0)
+    {
+        return -1;
+    }
+
+    if ((s->file.flags & SBX_FILE_F_METADATA) && s->file.metadata_len != 0
+        && sbx_init_meta_write(s, put->fd, put->dir, put->temporary,
+                               s->metadata, s->file.metadata_len, e)
+           != 0)
+    {
+        sbx_init_put_drop(s, put);
+        return -1;
+    }
+
+    return 0;
+}
+
+
+void
+sbx_init_put_drop(sbx_init_serve_t *s, sbx_init_put_t *put)
+{
+    sbx_init_meta_drop(put->fd);
+    (void) unlinkat(put->dir, put->temporary, 0);
+    s->share->temporary[0] = '\0';
 }
 
 
@@ -281,15 +306,6 @@ sbx_init_put_begin(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
         return sbx_init_errno(e, errno, "path");
     }
 
-    if (sbx_init_serve_frame(s, SBX_F_READY, NULL, 0, e) != 0
-        || sbx_init_serve_flush(s, e) != 0)
-    {
-        (void) unlinkat(put->dir, put->temporary, 0);
-        return -1;
-    }
-
-    s->share->quiet = 1;
-
     return 0;
 }
 
@@ -297,8 +313,6 @@ sbx_init_put_begin(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
 static int
 sbx_init_put_body(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
 {
-    size_t          n;
-    ssize_t         written;
     sbx_frame_t     frame;
     const uint8_t  *data;
 
@@ -318,35 +332,47 @@ sbx_init_put_body(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
             break;
         }
 
-        if (frame.length > s->file.max
-            || put->size > s->file.max - frame.length)
-        {
-            return sbx_error(e, 0, SBX_E_TOO_LARGE,
-                             "the upload is larger than is allowed");
+        if (sbx_init_put_write(s, put, data, frame.length, e) != 0) {
+            return -1;
         }
-
-        for (n = 0; n < frame.length; n += (size_t) written) {
-            written = write(put->fd, data + n, frame.length - n);
-
-            if (written == -1) {
-                if (errno == EINTR && sbx_init_serve_late(e) == 0) {
-                    written = 0;
-                    continue;
-                }
-
-                return errno == EINTR ? -1
-                                      : sbx_init_errno(e, errno,
-                                                       "the upload");
-            }
-        }
-
-        put->size += frame.length;
     }
 
     if (s->file.size != SBX_UNSET && s->file.size != put->size) {
         return sbx_error(e, 0, SBX_E_INVALID,
                          "the upload is not of the length that was told");
     }
+
+    return 0;
+}
+
+
+int
+sbx_init_put_write(sbx_init_serve_t *s, sbx_init_put_t *put,
+    const uint8_t *data, size_t n, sbx_error_t *e)
+{
+    size_t   done;
+    ssize_t  written;
+
+    if (n > s->file.max || put->size > s->file.max - n) {
+        return sbx_error(e, 0, SBX_E_TOO_LARGE,
+                         "the upload is larger than is allowed");
+    }
+
+    for (done = 0; done < n; done += (size_t) written) {
+        written = write(put->fd, data + done, n - done);
+
+        if (written == -1) {
+            if (errno == EINTR && sbx_init_serve_late(e) == 0) {
+                written = 0;
+                continue;
+            }
+
+            return errno == EINTR ? -1
+                                  : sbx_init_errno(e, errno, "the upload");
+        }
+    }
+
+    put->size += n;
 
     return 0;
 }
@@ -481,9 +507,8 @@ sbx_init_put_matches(const char *list, size_t len, const char *tag, int weak)
 
 
 static int
-sbx_init_put_end(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
+sbx_init_put_mode(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
 {
-    int     rc, existed;
     mode_t  mode;
 
     mode = 0644;
@@ -508,6 +533,24 @@ sbx_init_put_end(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
 
     if (fchmod(put->fd, mode) == -1) {
         return sbx_init_errno(e, errno, "path");
+    }
+
+    return 0;
+}
+
+
+int
+sbx_init_put_end(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
+{
+    int          rc, existed;
+    sbx_auto_fd  old = -1;
+
+    if (sbx_init_put_mode(s, put, e) != 0) {
+        return -1;
+    }
+
+    if (sbx_init_meta_kept()) {
+        old = sbx_init_open_at(put->dir, put->name, O_PATH|O_NOFOLLOW);
     }
 
     /* what is found at the name is so when the file takes it: other calls
@@ -540,6 +583,12 @@ sbx_init_put_end(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
     }
 
     sbx_init_serve_unlock();
+
+    if (rc == 0) {
+        s->share->temporary[0] = '\0';
+        sbx_init_meta_drop(old);
+        sbx_init_meta_moved(put->dir, put->name);
+    }
 
     return rc;
 }

@@ -18,6 +18,8 @@ sbx_init_file_verb_open(sbx_init_serve_t *s, sbx_f_end_t *end,
     struct stat     st;
     static uint8_t  buf[3 * SBX_PATH_MAX];
 
+    static const sbx_init_more_t  none;
+
     (void) end;
 
     /* a FIFO without a writer, or a device, must not hold us */
@@ -41,7 +43,7 @@ sbx_init_file_verb_open(sbx_init_serve_t *s, sbx_f_end_t *end,
     if (sbx_init_real(fd, path, sizeof(path), e) != 0
         || sbx_init_serve_fd(s, SBX_F_OPENED, buf,
                              sbx_init_entry_fill(buf, &st, path,
-                                                 strlen(path), NULL, 0),
+                                                 strlen(path), &none),
                              fd, e)
            != 0)
     {
@@ -88,5 +90,5 @@ sbx_init_file_verb_stat(sbx_init_serve_t *s, sbx_f_end_t *end,
 
     end->count = 1;
 
-    return sbx_init_entry_of(s, fd, name, e);
+    return sbx_init_entry_of(s, fd, name, s->path, e);
 }

@@ -287,7 +287,7 @@ sbx_init_file_verb_mkdir(sbx_init_serve_t *s, sbx_f_end_t *end,
     end->created = made != 0;
     end->count = 1;
 
-    return sbx_init_entry_of(s, fd, ".", e);
+    return sbx_init_entry_of(s, fd, ".", s->path, e);
 }
 
 
@@ -345,6 +345,7 @@ sbx_init_file_verb_move(sbx_init_serve_t *s, sbx_f_end_t *end,
     }
 
     end->count = 1;
+    sbx_init_meta_moved(to, name2);
 
-    return sbx_init_entry_of(s, to, name2, e);
+    return sbx_init_entry_of(s, to, name2, s->path2, e);
 }

@@ -280,6 +280,16 @@ int sbx_init_paused(void);
 void sbx_init_pause_tick(uint64_t now);
 /* SIGTERM to what commands have left behind. */
 void sbx_init_orphan_terminate(void);
+
+/* log.c: lines of the session's own log */
+/* The first line; it is somebody's from now on. */
+void sbx_init_log_begin(void);
+void sbx_init_log_paused(int paused);
+void sbx_init_log_started(const sbx_init_process_t *process);
+void sbx_init_log_ended(const sbx_init_process_t *process);
+/* What a command has left behind, or that it had no memory. */
+void sbx_init_log_left(int32_t pid, int memory);
+void sbx_init_log_kernel(const struct sbx_code_context_s *context, int ended);
 /* Commands that run and calls that are open. */
 unsigned sbx_init_busy(void);
 
@@ -474,6 +484,7 @@ struct sbx_init_launch_s {
     uint8_t              *stack;
 
     const char           *cwd;
+    const char           *own;         /* the call's variables, envc */
     const char           *workspace;
     unsigned              default_cwd:1;
     unsigned              root:1;

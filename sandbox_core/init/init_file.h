@@ -53,6 +53,8 @@ typedef struct {
     sbx_f_file_t        file;
     char                path[SBX_PATH_MAX];
     char                path2[SBX_PATH_MAX];
+    char                sources[SBX_FILE_SOURCES_MAX];
+    char                metadata[SBX_FILE_METADATA_MAX];
     int                 root;          /* O_PATH of "/" */
     int                 status;        /* to exit with */
     unsigned            patience;      /* s for the worker to take more */
@@ -104,6 +106,9 @@ int sbx_init_hidden(const char *name);
 /* resolve.c: all paths, inside the session's root */
 /* "path" made absolute by the workspace. */
 int sbx_init_path(const char *path, char *buf, sbx_error_t *e);
+/* The same without slashes at its end, in SBX_PATH_MAX bytes: what entries
+ * with SBX_FILE_F_MORE begin with.  Of the root *len is 0. */
+int sbx_init_given(const char *path, char *buf, size_t *len, sbx_error_t *e);
 /* openat2() below the root, links followed but none of procfs. */
 int sbx_init_open(sbx_init_serve_t *s, const char *path, uint64_t flags,
     sbx_error_t *e);
@@ -127,14 +132,42 @@ int sbx_init_foreign(int fd);
 int sbx_init_errno(sbx_error_t *e, int err, const char *what);
 
 /* entry.c */
+typedef struct {
+    const char         *target;        /* of a link */
+    size_t              target_len;
+    uint32_t            target_type;   /* of what it leads to, with MORE */
+    uint32_t            target_mode;
+    const char         *metadata;
+    size_t              metadata_len;
+} sbx_init_more_t;
+
 int sbx_init_entry_send(sbx_init_serve_t *s, int dirfd, const char *name,
     const char *path, size_t len, sbx_error_t *e);
-/* The frame's payload for an open file; the size, or 0. */
+/* The frame's payload; its size. */
 size_t sbx_init_entry_fill(uint8_t *buf, const struct stat *st,
-    const char *path, size_t len, const char *target, size_t target_len);
-/* The entry of a path that was resolved by sbx_init_parent(). */
+    const char *path, size_t len, const sbx_init_more_t *more);
+uint32_t sbx_init_entry_type(mode_t mode);
+/* The entry of the path "given", which was resolved to this. */
 int sbx_init_entry_of(sbx_init_serve_t *s, int dirfd, const char *name,
-    sbx_error_t *e);
+    const char *given, sbx_error_t *e);
+
+/* file_more.c: for SBX_FILE_F_MORE; what it tells is valid until the next. */
+void sbx_init_more_look(sbx_init_serve_t *s, int dirfd, const char *name,
+    const struct stat *st, sbx_init_more_t *more);
+
+/* file_meta.c: metadata, as "KEY\0VALUE\0" ..., of files that are open */
+int sbx_init_meta_open(sbx_error_t *e);
+/* Into SBX_FILE_METADATA_MAX bytes; how many there are. */
+size_t sbx_init_meta_read(sbx_init_serve_t *s, int fd, char *buf);
+/* To a file that has none yet, and its name. */
+int sbx_init_meta_write(sbx_init_serve_t *s, int fd, int dir,
+    const char *name, const char *metadata, size_t size, sbx_error_t *e);
+/* A file is about to go: what init keeps of it goes, too. */
+void sbx_init_meta_drop(int fd);
+/* It is elsewhere now. */
+void sbx_init_meta_moved(int dir, const char *name);
+/* 1 if init keeps metadata of any file. */
+int sbx_init_meta_kept(void);
 
 /* tree.c: a directory and all below it, by a name in dir. */
 int sbx_init_tree_remove(sbx_init_serve_t *s, int dir, const char *name,
@@ -172,6 +205,29 @@ struct sbx_init_list_s {
 /* states: of the glob, or how many levels. */
 int sbx_init_list_run(sbx_init_list_t *list, int fd, uint64_t states);
 
+/*
+ * file_put.c: a file that is written beside its place, and then takes it.
+ * After _open() either _end() succeeds, or _drop() is called.
+ */
+typedef struct {
+    int           dir;                   /* of the target */
+    char          name[256];
+    int           exists;
+    struct stat   st;                    /* where it exists */
+    int           fd;                    /* the temporary's */
+    char          temporary[64];
+    uint64_t      size;                  /* bytes written */
+} sbx_init_put_t;
+
+int sbx_init_put_open(sbx_init_serve_t *s, sbx_init_put_t *put,
+    sbx_error_t *e);
+/* In whole; all of a file is bounded by the call's .max. */
+int sbx_init_put_write(sbx_init_serve_t *s, sbx_init_put_t *put,
+    const uint8_t *data, size_t n, sbx_error_t *e);
+int sbx_init_put_end(sbx_init_serve_t *s, sbx_init_put_t *put,
+    sbx_error_t *e);
+void sbx_init_put_drop(sbx_init_serve_t *s, sbx_init_put_t *put);
+
 /* file_move.c: a file, to another mount. */
 int sbx_init_move_copy(sbx_init_serve_t *s, int from, const char *name,
     int to, const char *name2, sbx_error_t *e);
@@ -200,6 +256,8 @@ int sbx_init_file_verb_watch(sbx_init_serve_t *s, sbx_f_end_t *end,
 int sbx_init_file_verb_pack(sbx_init_serve_t *s, sbx_f_end_t *end,
     sbx_error_t *e);
 int sbx_init_file_verb_unpack(sbx_init_serve_t *s, sbx_f_end_t *end,
+    sbx_error_t *e);
+int sbx_init_file_verb_compose(sbx_init_serve_t *s, sbx_f_end_t *end,
     sbx_error_t *e);
 
 

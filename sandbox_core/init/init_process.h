@@ -12,8 +12,9 @@
 
 
 #define SBX_INIT_CALLS         128       /* about processes, at once */
-#define SBX_INIT_STRINGS_KEPT  8192      /* bytes of directory, tag, arguments
-                                            that are kept of a command */
+#define SBX_INIT_STRINGS_KEPT  8192      /* bytes of directory, tag, arguments,
+                                            variables that are kept of a
+                                            command */
 #define SBX_INIT_STATE_MAX     (sizeof(sbx_frame_t) + sizeof(sbx_f_state_t)  \
                                 + SBX_INIT_STRINGS_KEPT)
 #define SBX_INIT_FREE_HOLD     UINT64_MAX
@@ -70,12 +71,16 @@ struct sbx_init_process_s {
 /* The first one that came after seq; NULL: none. */
 sbx_init_process_t *sbx_init_process_after(uint64_t seq);
 sbx_init_process_t *sbx_init_process_find(int32_t pid);
+/* The newest of a tag that runs, or else that has ended. */
+sbx_init_process_t *sbx_init_process_tagged(const char *tag);
 /* What there is to tell of one, and its strings; NULL: none, no memory. */
 char *sbx_init_process_copy(const sbx_init_process_t *process,
     sbx_f_state_t *state);
 /* Fills a frame; its whole size. */
 size_t sbx_init_process_frame(const sbx_init_process_t *process,
     uint8_t *buffer);
+/* SBX_STATE_* as they are now. */
+uint32_t sbx_init_process_flags(const sbx_init_process_t *process);
 /* Output has come, or it is over: whoever is attached gets it. */
 void sbx_init_process_feed(sbx_init_process_t *process);
 /* The pipe takes more, or nothing any more. */
@@ -114,6 +119,8 @@ typedef enum {
     SBX_INIT_CALL_FREE,
     SBX_INIT_CALL_ASKED,               /* waits for its frame */
     SBX_INIT_CALL_LISTS,
+    SBX_INIT_CALL_LOGS,
+    SBX_INIT_CALL_ENVS,
     SBX_INIT_CALL_READS,               /* attached to output */
     SBX_INIT_CALL_WRITES,              /* standard input */
     SBX_INIT_CALL_CANCELS,             /* waits for those that die */
@@ -140,11 +147,12 @@ struct sbx_init_call_s {
     uint64_t               from[2];    /* READS: the next byte's offset */
     unsigned               stream;     /* of the frame that is being sent */
     uint64_t               pending;    /* of its bytes; WRITES: of the frame
-                                          that comes */
-    uint64_t               seq;        /* LISTS: the last one told; READS: of
-                                          the process */
+                                          that comes; LOGS: the last line
+                                          that is told */
+    uint64_t               seq;        /* LISTS, LOGS: the last one told;
+                                          READS: of the process */
     sbx_init_turn_t        turn;       /* LISTS: of those left behind */
-    uint64_t               count;      /* CANCELS */
+    uint64_t               count;      /* CANCELS, LOGS */
 
     size_t                 out_start;
     size_t                 out_end;
@@ -188,6 +196,12 @@ void sbx_init_hold_least(const sbx_init_process_t *process,
     uint64_t least[2]);
 void sbx_init_hold_tick(uint64_t now);
 void sbx_init_hold_thaw(uint64_t frozen_at, uint64_t now);
+
+/* log.c */
+void sbx_init_log_call(sbx_init_call_t *call);
+void sbx_init_log_send(sbx_init_call_t *call);
+void sbx_init_env_call(sbx_init_call_t *call);
+void sbx_init_env_send(sbx_init_call_t *call);
 
 /* process_input.c */
 void sbx_init_writer_begin(sbx_init_call_t *call);

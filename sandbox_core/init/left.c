@@ -38,6 +38,8 @@ typedef enum {
 typedef struct {
     unsigned             used:1;
     unsigned             cancelled:1;
+    unsigned             starved:1;    /* of memory, which has been told */
+    int32_t              pid;          /* whose it was */
     int                  procs;        /* the list of its processes, or -1 */
     sbx_f_state_t        state;        /* of the command */
     char                *strings;
@@ -100,6 +102,8 @@ sbx_init_left_take(const sbx_init_command_t *c)
     left->procs = fcntl(c->fds[SBX_INIT_FD_PROCS], F_DUPFD_CLOEXEC, 0);
     left->strings = sbx_init_process_copy(c->process, &left->state);
     left->cancelled = 0;
+    left->starved = 0;
+    left->pid = c->pid;
     left->oom.fd = c->oom.fd == -1 ? -1
                                    : fcntl(c->oom.fd, F_DUPFD_CLOEXEC, 0);
     left->oom.events = 0;
@@ -113,6 +117,7 @@ sbx_init_left_take(const sbx_init_command_t *c)
     left->used = 1;
 
     sbx_init_lefts_used++;
+    sbx_init_log_left(c->pid, 0);
 
     if (i >= sbx_init_lefts_end) {
         sbx_init_lefts_end = i + 1;
@@ -204,6 +209,15 @@ sbx_init_left_tick(uint64_t now)
 static void
 sbx_init_left_look(sbx_init_left_t *left, uint64_t now)
 {
+    int  oom;
+
+    oom = sbx_init_usage_oom_of(left->fds[SBX_INIT_LEFT_OOM]) != 0;
+
+    if (oom && !left->starved) {
+        left->starved = 1;
+        sbx_init_log_left(left->pid, 1);
+    }
+
     if (sbx_init_usage_populated_of(left->fds[SBX_INIT_LEFT_POPULATED]) != 1)
     {
         sbx_init_left_free(left);
@@ -222,7 +236,7 @@ sbx_init_left_look(sbx_init_left_t *left, uint64_t now)
         return;
     }
 
-    if (sbx_init_usage_oom_of(left->fds[SBX_INIT_LEFT_OOM]) != 0) {
+    if (oom) {
         sbx_init_left_kill(left);
         left->due = now + SBX_INIT_LEFT_LOOK;
 

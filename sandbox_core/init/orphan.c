@@ -233,7 +233,8 @@ sbx_init_orphan_write(int pid, const sbx_f_state_t *of, const char *strings,
     state.pid = pid;
     state.kind = SBX_KIND_ORPHAN;
     state.flags &= SBX_STATE_CUT;
-    size = (size_t) state.cwd_len + state.tag_len + state.args_len;
+    size = (size_t) state.cwd_len + state.tag_len + state.args_len
+           + state.env_len;
 
     n = sbx_wire_header(buffer, SBX_F_STATE, sizeof(state) + size);
     memcpy(buffer + n, &state, sizeof(state));

@@ -21,6 +21,7 @@ sbx_init_pause(uint64_t now)
     if (sbx_init_frozen_at == 0) {
         sbx_init_frozen_at = now;
         sbx_init_alive_at = now;
+        sbx_init_log_paused(1);
         sbx_init_loop_wake(now);
     }
 }
@@ -58,6 +59,7 @@ sbx_init_resume(uint64_t now)
     sbx_init_hold_thaw(sbx_init_frozen_at, now);
     sbx_init_code_thaw(sbx_init_frozen_at, now);
     sbx_init_frozen_at = 0;
+    sbx_init_log_paused(0);
     sbx_init_loop_wake(now);
 }
 

@@ -13,6 +13,8 @@
 
 static size_t sbx_init_process_strings(sbx_init_process_t *process,
     const sbx_init_command_t *c, const char *cwd);
+static char *sbx_init_process_env(sbx_init_process_t *process,
+    const sbx_init_command_t *c, char *p, const char *end);
 static void sbx_init_process_forget(void);
 static void sbx_init_process_free(sbx_init_process_t *process);
 
@@ -125,7 +127,45 @@ sbx_init_process_strings(sbx_init_process_t *process,
     state->argc = i;
     state->flags |= i < c->exec.argc ? SBX_STATE_CUT : 0;
 
+    if (c->code == NULL) {
+        p = sbx_init_process_env(process, c, p, end);
+    }
+
     return (size_t) (p - process->strings);
+}
+
+
+/* Those for which there is room as they are: half a value is another one. */
+
+static char *
+sbx_init_process_env(sbx_init_process_t *process, const sbx_init_command_t *c,
+    char *p, const char *end)
+{
+    size_t          len;
+    uint32_t        i;
+    const char     *variable;
+    sbx_f_state_t  *state;
+
+    state = &process->state;
+    variable = c->launch->own;
+
+    for (i = 0; i < c->exec.envc; i++) {
+        len = strlen(variable) + 1;
+
+        if (len > (size_t) (end - p)) {
+            state->flags |= SBX_STATE_CUT;
+
+        } else {
+            memcpy(p, variable, len);
+            p += len;
+            state->envc++;
+            state->env_len += (uint32_t) len;
+        }
+
+        variable += len;
+    }
+
+    return p;
 }
 
 
@@ -175,6 +215,7 @@ sbx_init_process_started(sbx_init_command_t *c)
     }
 
     sbx_init_youngest = process;
+    sbx_init_log_started(process);
 }
 
 
@@ -205,6 +246,10 @@ sbx_init_process_ended(sbx_init_command_t *c)
     for (i = 0; i < 2 && !process->ringed; i++) {
         process->rings[i].next = c->streams[i].total;
         process->rings[i].oldest = c->streams[i].total;
+    }
+
+    if (c->ended) {
+        sbx_init_log_ended(process);
     }
 
     sbx_init_results++;
@@ -318,21 +363,64 @@ sbx_init_process_find(int32_t pid)
 }
 
 
+/* An interpreter is known by its context, not by a tag. */
+
+sbx_init_process_t *
+sbx_init_process_tagged(const char *tag)
+{
+    size_t               len;
+    sbx_init_process_t  *process, *found;
+
+    len = strlen(tag);
+    found = NULL;
+
+    for (process = sbx_init_youngest;
+         process != NULL;
+         process = process->previous)
+    {
+        if (process->state.kind == SBX_KIND_CODE
+            || process->state.tag_len != len
+            || memcmp(process->strings + process->state.cwd_len, tag, len)
+               != 0)
+        {
+            continue;
+        }
+
+        if (process->command != NULL && !process->command->reaped) {
+            return process;
+        }
+
+        if (found == NULL) {
+            found = process;
+        }
+    }
+
+    return found;
+}
+
+
+uint32_t
+sbx_init_process_flags(const sbx_init_process_t *process)
+{
+    const sbx_init_command_t  *c;
+
+    c = process->command;
+
+    return process->state.flags
+           | (c != NULL && c->input.fd != -1
+              && (c->exec.flags & SBX_EXEC_STDIN_OPEN)
+              ? SBX_STATE_STDIN_OPEN : 0);
+}
+
+
 size_t
 sbx_init_process_frame(const sbx_init_process_t *process, uint8_t *buffer)
 {
-    size_t               n;
-    sbx_f_state_t        state;
-    sbx_init_command_t  *c;
+    size_t         n;
+    sbx_f_state_t  state;
 
     state = process->state;
-    c = process->command;
-
-    if (c != NULL && c->input.fd != -1
-        && (c->exec.flags & SBX_EXEC_STDIN_OPEN))
-    {
-        state.flags |= SBX_STATE_STDIN_OPEN;
-    }
+    state.flags = sbx_init_process_flags(process);
 
     n = sbx_wire_header(buffer, SBX_F_STATE, sizeof(state) + process->size);
     memcpy(buffer + n, &state, sizeof(state));

@@ -21,8 +21,11 @@
 
 
 static void sbx_init_call_event(sbx_init_source_t *source, uint32_t events);
+static void sbx_init_call_more(sbx_init_call_t *call);
 static void sbx_init_call_ask(sbx_init_call_t *call);
 static int sbx_init_call_check(const sbx_init_call_t *call, sbx_error_t *e);
+static int sbx_init_call_terminal(const sbx_init_call_t *call,
+    sbx_error_t *e);
 static void sbx_init_call_do(sbx_init_call_t *call);
 static void sbx_init_call_get(sbx_init_call_t *call);
 static void sbx_init_call_list(sbx_init_call_t *call);
@@ -135,8 +138,18 @@ sbx_init_call_task(const sbx_task_t *task, int fd)
     call->call.data = call;
     sbx_init_call_interest(call);
 
-    if (task->op == SBX_OP_CANCEL) {
+    switch (task->op) {
+
+    case SBX_OP_CANCEL:
         sbx_init_call_cancel(call);
+        return;
+
+    case SBX_OP_LOG:
+        sbx_init_log_call(call);
+        return;
+
+    case SBX_OP_ENV:
+        sbx_init_env_call(call);
         return;
     }
 
@@ -196,13 +209,7 @@ sbx_init_call_event(sbx_init_source_t *source, uint32_t events)
         call->blocked = 0;
 
         if (sbx_init_call_flush(call)) {
-
-            if (call->state == SBX_INIT_CALL_LISTS) {
-                sbx_init_call_list(call);
-
-            } else if (call->state == SBX_INIT_CALL_READS) {
-                sbx_init_reader_send(call);
-            }
+            sbx_init_call_more(call);
         }
     }
 
@@ -225,6 +232,35 @@ sbx_init_call_event(sbx_init_source_t *source, uint32_t events)
     }
 
     sbx_init_call_interest(call);
+}
+
+
+/* There is room. */
+
+static void
+sbx_init_call_more(sbx_init_call_t *call)
+{
+    switch (call->state) {
+
+    case SBX_INIT_CALL_LISTS:
+        sbx_init_call_list(call);
+        return;
+
+    case SBX_INIT_CALL_LOGS:
+        sbx_init_log_send(call);
+        return;
+
+    case SBX_INIT_CALL_ENVS:
+        sbx_init_env_send(call);
+        return;
+
+    case SBX_INIT_CALL_READS:
+        sbx_init_reader_send(call);
+        return;
+
+    default:
+        return;
+    }
 }
 
 
@@ -273,17 +309,31 @@ sbx_init_call_ask(sbx_init_call_t *call)
 int
 sbx_init_process_check(const sbx_f_process_t *ask, sbx_error_t *e)
 {
+    static const uint32_t  flags[] = {
+        [SBX_PROCESS_OUTPUT] = SBX_PROCESS_LIVE,
+        [SBX_PROCESS_STDIN] = SBX_PROCESS_EOF|SBX_PROCESS_TTY
+                              |SBX_PROCESS_PIPE,
+        [SBX_PROCESS_SIGNAL] = SBX_PROCESS_FOREGROUND,
+        [SBX_PROCESS_RESIZE] = SBX_PROCESS_TTY
+    };
+
     if (ask->verb < SBX_PROCESS_LIST || ask->verb > SBX_PROCESS_RESIZE) {
         return sbx_error(e, 0, SBX_E_INVALID, "verb %u is unknown",
                          ask->verb);
     }
 
-    if (ask->flags & ~(uint32_t) (ask->verb == SBX_PROCESS_STDIN
-                                  ? SBX_PROCESS_EOF
-                                  : ask->verb == SBX_PROCESS_SIGNAL
-                                  ? SBX_PROCESS_FOREGROUND : 0))
+    if ((ask->flags & ~flags[ask->verb])
+        || (ask->flags & (SBX_PROCESS_TTY|SBX_PROCESS_PIPE))
+           == (SBX_PROCESS_TTY|SBX_PROCESS_PIPE))
     {
         return sbx_error(e, 0, SBX_E_INVALID, "the flags are unknown");
+    }
+
+    if (memchr(ask->tag, '\0', SBX_TAG_MAX + 1) == NULL
+        || (ask->tag[0] != '\0'
+            && (ask->pid != 0 || ask->verb == SBX_PROCESS_LIST)))
+    {
+        return sbx_error(e, 0, SBX_E_INVALID, "the tag has no place here");
     }
 
     if (ask->verb == SBX_PROCESS_SIGNAL
@@ -308,17 +358,17 @@ sbx_init_process_check(const sbx_f_process_t *ask, sbx_error_t *e)
 static int
 sbx_init_call_check(const sbx_init_call_t *call, sbx_error_t *e)
 {
-    if (sbx_init_process_check(&call->ask, e) != 0) {
-        return -1;
-    }
-
     if (call->ask.verb == SBX_PROCESS_LIST) {
         return 0;
     }
 
     if (call->process == NULL && !call->orphan) {
-        return sbx_error(e, 0, SBX_E_PROCESS, "there is no process %d",
-                         call->ask.pid);
+        return call->ask.tag[0] != '\0'
+               ? sbx_error(e, 0, SBX_E_PROCESS,
+                           "there is no process with the tag \"%s\"",
+                           call->ask.tag)
+               : sbx_error(e, 0, SBX_E_PROCESS, "there is no process %d",
+                           call->ask.pid);
     }
 
     if (call->ask.verb == SBX_PROCESS_GET
@@ -341,7 +391,28 @@ sbx_init_call_check(const sbx_init_call_t *call, sbx_error_t *e)
                          call->ask.pid);
     }
 
-    return 0;
+    return sbx_init_call_terminal(call, e);
+}
+
+
+static int
+sbx_init_call_terminal(const sbx_init_call_t *call, sbx_error_t *e)
+{
+    uint32_t  flags;
+
+    flags = call->ask.flags & (SBX_PROCESS_TTY|SBX_PROCESS_PIPE);
+
+    if (flags == 0
+        || flags == (call->process->state.flags & SBX_STATE_TTY
+                     ? SBX_PROCESS_TTY : SBX_PROCESS_PIPE))
+    {
+        return 0;
+    }
+
+    return sbx_error(e, ENOTTY, SBX_E_CONFLICT,
+                     flags == SBX_PROCESS_TTY
+                     ? "process %d has no terminal"
+                     : "process %d has a terminal", call->ask.pid);
 }
 
 
@@ -350,7 +421,16 @@ sbx_init_call_do(sbx_init_call_t *call)
 {
     sbx_error_t  e;
 
-    if (call->ask.verb != SBX_PROCESS_LIST) {
+    if (sbx_init_process_check(&call->ask, &e) != 0) {
+        sbx_init_call_error(call, &e);
+        return;
+    }
+
+    if (call->ask.tag[0] != '\0') {
+        call->process = sbx_init_process_tagged(call->ask.tag);
+        call->ask.pid = call->process != NULL ? call->process->state.pid : 0;
+
+    } else if (call->ask.verb != SBX_PROCESS_LIST) {
         call->process = call->ask.pid > 0
                         ? sbx_init_process_find(call->ask.pid) : NULL;
         call->orphan = call->process == NULL

@@ -37,8 +37,17 @@ sbx_init_reader_begin(sbx_init_call_t *call)
         sbx_init_process_ring(process->command);
     }
 
+    memset(&output, 0, sizeof(output));
+    output.pid = process->state.pid;
+    output.flags = sbx_init_process_flags(process);
+
     for (i = 0; i < 2; i++) {
         ring = &process->rings[i];
+
+        if (call->ask.flags & SBX_PROCESS_LIVE) {
+            call->ask.from[i] = ring->next;
+        }
+
         call->from[i] = call->ask.from[i] == SBX_UNSET ? ring->oldest
                                                        : call->ask.from[i];
         output.from[i] = call->from[i];
@@ -70,7 +79,9 @@ sbx_init_reader_begin(sbx_init_call_t *call)
     process->readers++;
     sbx_init_flight_begin(process);
 
-    if (call->ask.from[0] != SBX_UNSET || call->ask.from[1] != SBX_UNSET) {
+    if ((call->ask.flags & SBX_PROCESS_LIVE) == 0
+        && (call->ask.from[0] != SBX_UNSET || call->ask.from[1] != SBX_UNSET))
+    {
         /* one that asks for whatever there is has not been here before */
         sbx_init_hold_take(process, call->from);
     }

@@ -120,6 +120,23 @@ sbx_init_path(const char *path, char *buf, sbx_error_t *e)
 
 
 int
+sbx_init_given(const char *path, char *buf, size_t *len, sbx_error_t *e)
+{
+    size_t  n;
+
+    if (sbx_init_path(path, buf, e) != 0) {
+        return -1;
+    }
+
+    for (n = strlen(buf); n > 0 && buf[n - 1] == '/'; n--) { /* void */ }
+
+    *len = n;
+
+    return 0;
+}
+
+
+int
 sbx_init_open(sbx_init_serve_t *s, const char *path, uint64_t flags,
     sbx_error_t *e)
 {

@@ -59,7 +59,8 @@ static const sbx_init_verb_t  sbx_init_verbs[] = {
     sbx_init_file_verb_search,        /* SBX_FILE_SEARCH */
     sbx_init_file_verb_watch,         /* SBX_FILE_WATCH */
     sbx_init_file_verb_pack,          /* SBX_FILE_PACK */
-    sbx_init_file_verb_unpack         /* SBX_FILE_UNPACK */
+    sbx_init_file_verb_unpack,        /* SBX_FILE_UNPACK */
+    sbx_init_file_verb_compose        /* SBX_FILE_COMPOSE */
 };
 
 static volatile sig_atomic_t  sbx_init_serve_expired;
@@ -257,11 +258,20 @@ sbx_init_serve_read(sbx_init_serve_t *s, sbx_error_t *e)
                          "the call's frame is malformed, or a path in it");
     }
 
-    /* the check has seen to both lengths, and that no NUL is in them */
+    /* the check has seen to all lengths, and that no NUL is in the paths */
 
     (void) sbx_copy_string(s->path, sizeof(s->path), path, s->file.path_len);
-    (void) sbx_copy_string(s->path2, sizeof(s->path2), path2,
-                           s->file.path2_len);
+
+    if (s->file.verb == SBX_FILE_COMPOSE) {
+        memcpy(s->sources, path2, s->file.path2_len);
+
+    } else {
+        (void) sbx_copy_string(s->path2, sizeof(s->path2), path2,
+                               s->file.path2_len);
+    }
+
+    memcpy(s->metadata, sbx_wire_file_metadata(&s->file, path),
+           s->file.metadata_len);
 
     if ((sbx_init.config->capabilities & SBX_CAP_FILES) == 0) {
         return sbx_error(e, 0, SBX_E_CAPABILITY,

@@ -52,6 +52,7 @@ sbx_init_main(void)
         return 1;
     }
 
+    sbx_init_log_begin();
     sbx_init_record(SBX_R_READY);
     sbx_init_loop_run();
 

@@ -161,8 +161,9 @@ int
 sbx_programs_choose(const sbx_plan_t *plan, sbx_programs_t *programs,
     sbx_error_t *e)
 {
-    size_t               size;
+    size_t               size, files_size;
     unsigned             i;
+    const void          *files;
     const sbx_launch_t  *launch;
 
     launch = plan->launch;
@@ -179,6 +180,8 @@ sbx_programs_choose(const sbx_plan_t *plan, sbx_programs_t *programs,
 
     programs->filter = launch->filter;
     programs->filter_size = size;
+    programs->files = launch->files_filter;
+    programs->files_size = launch->files_filter_size;
 
     for (i = 0; i < plan->nbinds && !plan->binds[i].writable; i++) {
         /* void */
@@ -188,10 +191,18 @@ sbx_programs_choose(const sbx_plan_t *plan, sbx_programs_t *programs,
         return 0;
     }
 
+    files = launch->filter;
+    files_size = size;
+
+    if (launch->files_filter_size != 0) {
+        files = launch->files_filter;
+        files_size = launch->files_filter_size;
+    }
+
     if (sbx_seccomp_guard(SBX_GUARD_COMMAND, launch->filter, size,
                           &programs->own[0], &programs->filter_size, e)
             == -1
-        || sbx_seccomp_guard(SBX_GUARD_FILES, launch->filter, size,
+        || sbx_seccomp_guard(SBX_GUARD_FILES, files, files_size,
                              &programs->own[1], &programs->files_size, e)
            == -1)
     {

@@ -126,6 +126,8 @@ int sbx_seccomp_command(void **program, size_t *size, sbx_error_t *e);
 int sbx_seccomp_init(void **program, size_t *size, sbx_error_t *e);
 /* What those who have init's filter need for that of commands. */
 int sbx_seccomp_rest(void **program, size_t *size, sbx_error_t *e);
+/* The same for who serves file calls. */
+int sbx_seccomp_files(void **program, size_t *size, sbx_error_t *e);
 
 typedef enum {
     SBX_GUARD_COMMAND,
@@ -161,6 +163,9 @@ int sbx_base_prepare(const char *state_dir, sbx_error_t *e);
  * returns 1 (init has been exec'ed; SBX_R_READY follows on .control) or -1.
  */
 
+/* A name of the built-in template: it has two. */
+int sbx_template_builtin(const char *name);
+
 typedef struct {
     const char              *id;
     const char              *state_dir;    /* absolute */
@@ -186,6 +191,8 @@ typedef struct {
     size_t                   languages_size;
     const void              *filter;       /* for commands */
     size_t                   filter_size;
+    const void              *files_filter; /* size 0: as for commands */
+    size_t                   files_filter_size;
     const void              *init_filter;
     size_t                   init_filter_size;
     uint32_t                 flags;        /* SBX_LAUNCH_* */

@@ -146,7 +146,6 @@ int sbx_caps_drop_all(sbx_error_t *e);
 
 /* template.c: a rootfs as a detached mount with the session's ids. */
 int sbx_template_open(const sbx_launch_t *launch, int *fd, sbx_error_t *e);
-int sbx_template_builtin(const char *name);
 /* A user namespace for an idmapped mount: what has the id inside on its file
  * system appears as the session's id outside (and count - 1 following). */
 typedef struct {

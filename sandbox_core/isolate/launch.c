@@ -213,7 +213,7 @@ sbx_launch_prepare(const sbx_launch_t *launch, sbx_child_t *child,
         return -1;
     }
 
-    if (!sbx_template_builtin(launch->template)
+    if (strcmp(launch->template, "base") != 0
         && sbx_template_open(launch, &plan->template_fd, e) == -1)
     {
         return -1;

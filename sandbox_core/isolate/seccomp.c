@@ -13,11 +13,13 @@
  * Filters add up: init's is the one of commands but for clone3, by which a
  * process comes to life in its group.  No filter can look at what clone3 is
  * asked for; that no namespace can be made is seen to by the limits of the
- * user namespace.  What init starts takes a second filter of a few lines,
- * which takes clone3 away.
+ * user namespace.  Init's lets attributes of any size through, too.  What init
+ * starts takes a second filter of a few lines, which takes clone3 away and
+ * bounds attributes: for commands, or for who serves file calls.
  */
 
 #include "isolate.h"
+#include "sandbox_wire.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -61,8 +63,10 @@
 #define SBX_SOCKET_TYPE  0xfu          /* the rest are flags */
 
 /* Of an extended attribute's value.  The kernel counts the memory of an
- * access control list for nobody: 64 KB for each file would be gigabytes. */
+ * access control list for nobody: 64 KB for each file would be gigabytes.  A
+ * file server sets "user." alone, whose memory is counted. */
 #define SBX_XATTR_MAX    64
+#define SBX_XATTR_FILES  SBX_FILE_METADATA_MAX
 
 #ifndef PR_SCHED_CORE
 #define PR_SCHED_CORE    62
@@ -226,10 +230,14 @@ typedef struct {
 
 
 static void sbx_filter_arguments(sbx_filter_t *f);
+static void sbx_filter_rules(sbx_filter_t *f, const sbx_arg_rule_t *rules,
+    size_t n);
+static int sbx_filter_second(const sbx_arg_rule_t *rules, size_t n,
+    void **program, size_t *size, sbx_error_t *e);
 static void sbx_filter_rule(sbx_filter_t *f, const sbx_arg_rule_t *rule);
 static void sbx_filter_options(sbx_filter_t *f);
 static void sbx_filter_socket(sbx_filter_t *f);
-static int sbx_filter_build(void **program, size_t *size, int clone3,
+static int sbx_filter_build(void **program, size_t *size, int init,
     sbx_error_t *e);
 static int sbx_filter_copy(const sbx_filter_t *f, void **program,
     size_t *size, sbx_error_t *e);
@@ -337,6 +345,7 @@ static const uint32_t  sbx_arg_personality[] = {
 };
 static const uint32_t  sbx_arg_pair[] = { AF_UNIX };
 static const uint32_t  sbx_arg_xattr[] = { SBX_XATTR_MAX };
+static const uint32_t  sbx_arg_xattr_files[] = { SBX_XATTR_FILES };
 static const uint32_t  sbx_arg_prctl[] = { PR_SCHED_CORE };
 static const uint32_t  sbx_arg_madvise[] = { MADV_MERGEABLE };
 static const uint32_t  sbx_arg_fadvise[] = { POSIX_FADV_DONTNEED };
@@ -360,16 +369,24 @@ static const sbx_arg_rule_t  sbx_arg_rules[] = {
     /* programs of the host would leave the memory that all share */
     SBX_ARG(fadvise64, 3, ONE_OF, 0, sbx_arg_fadvise),
 
-    SBX_ARG(setxattr, 3, ABOVE, EOPNOTSUPP, sbx_arg_xattr),
-    SBX_ARG(lsetxattr, 3, ABOVE, EOPNOTSUPP, sbx_arg_xattr),
-    SBX_ARG(fsetxattr, 3, ABOVE, EOPNOTSUPP, sbx_arg_xattr),
-
     SBX_ARG(personality, 0, NONE_OF, EPERM, sbx_arg_personality),
 
     /* a processor's other threads would be kept idle, at nobody's expense */
     SBX_ARG(prctl, 0, ONE_OF, EPERM, sbx_arg_prctl),
 
     SBX_ARG(socketpair, 0, NONE_OF, EPERM, sbx_arg_pair)
+};
+
+static const sbx_arg_rule_t  sbx_arg_command[] = {
+    SBX_ARG(setxattr, 3, ABOVE, EOPNOTSUPP, sbx_arg_xattr),
+    SBX_ARG(lsetxattr, 3, ABOVE, EOPNOTSUPP, sbx_arg_xattr),
+    SBX_ARG(fsetxattr, 3, ABOVE, EOPNOTSUPP, sbx_arg_xattr)
+};
+
+static const sbx_arg_rule_t  sbx_arg_files[] = {
+    SBX_ARG(setxattr, 3, ABOVE, EOPNOTSUPP, sbx_arg_xattr_files),
+    SBX_ARG(lsetxattr, 3, ABOVE, EOPNOTSUPP, sbx_arg_xattr_files),
+    SBX_ARG(fsetxattr, 3, ABOVE, EOPNOTSUPP, sbx_arg_xattr_files)
 };
 
 
@@ -403,19 +420,25 @@ static const sbx_option_rule_t  sbx_option_rules[] = {
 static void
 sbx_filter_arguments(sbx_filter_t *f)
 {
-    size_t  i;
-
     sbx_filter_add(f, BPF_LD | BPF_W | BPF_ABS,
                    offsetof(struct seccomp_data, arch), 0, 0);
     sbx_filter_add(f, BPF_JMP | BPF_JEQ | BPF_K, SBX_AUDIT_ARCH, 1, 0);
     sbx_filter_return(f, SECCOMP_RET_KILL_PROCESS);
 
-    for (i = 0; i < sbx_nelts(sbx_arg_rules); i++) {
-        sbx_filter_rule(f, &sbx_arg_rules[i]);
-    }
-
+    sbx_filter_rules(f, sbx_arg_rules, sbx_nelts(sbx_arg_rules));
     sbx_filter_options(f);
     sbx_filter_socket(f);
+}
+
+
+static void
+sbx_filter_rules(sbx_filter_t *f, const sbx_arg_rule_t *rules, size_t n)
+{
+    size_t  i;
+
+    for (i = 0; i < n; i++) {
+        sbx_filter_rule(f, &rules[i]);
+    }
 }
 
 
@@ -554,12 +577,31 @@ sbx_seccomp_init(void **program, size_t *size, sbx_error_t *e)
 int
 sbx_seccomp_rest(void **program, size_t *size, sbx_error_t *e)
 {
+    return sbx_filter_second(sbx_arg_command, sbx_nelts(sbx_arg_command),
+                             program, size, e);
+}
+
+
+int
+sbx_seccomp_files(void **program, size_t *size, sbx_error_t *e)
+{
+    return sbx_filter_second(sbx_arg_files, sbx_nelts(sbx_arg_files),
+                             program, size, e);
+}
+
+
+static int
+sbx_filter_second(const sbx_arg_rule_t *rules, size_t n, void **program,
+    size_t *size, sbx_error_t *e)
+{
     unsigned      begin;
     sbx_filter_t  f = { .n = 0 };
 
     begin = sbx_filter_begin(&f, SYS_clone3);
     sbx_filter_return(&f, SECCOMP_RET_ERRNO | ENOSYS);
     sbx_filter_end(&f, begin);
+
+    sbx_filter_rules(&f, rules, n);
     sbx_filter_return(&f, SECCOMP_RET_ALLOW);
 
     return sbx_filter_copy(&f, program, size, e);
@@ -567,13 +609,17 @@ sbx_seccomp_rest(void **program, size_t *size, sbx_error_t *e)
 
 
 static int
-sbx_filter_build(void **program, size_t *size, int clone3, sbx_error_t *e)
+sbx_filter_build(void **program, size_t *size, int init, sbx_error_t *e)
 {
     sbx_filter_t  f = { .n = 0 };
 
     sbx_filter_arguments(&f);
 
-    if (sbx_filter_list(&f, clone3, e) == -1) {
+    if (!init) {
+        sbx_filter_rules(&f, sbx_arg_command, sbx_nelts(sbx_arg_command));
+    }
+
+    if (sbx_filter_list(&f, init, e) == -1) {
         return -1;
     }
 

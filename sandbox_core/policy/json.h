@@ -51,6 +51,8 @@ typedef enum {
     SBX_JSON_NETWORK,             /* sbx_json_network_t: bool or object */
     SBX_JSON_OBJECTS,             /* sbx_json_objects_t: array of objects, each
                                      by .fields; max: elements */
+    SBX_JSON_SCALAR,              /* sbx_json_str_t: as STRING, or the text of
+                                     a number */
     SBX_JSON_ANY                  /* accepted and skipped */
 } sbx_json_type_t;
 

@@ -17,6 +17,8 @@ static int sbx_json_bind_command(sbx_json_parser_t *p,
     const sbx_json_field_t *field, void *value, const sbx_json_scalar_t *s);
 static int sbx_json_bind_network(sbx_json_parser_t *p,
     const sbx_json_field_t *field, void *value, const sbx_json_scalar_t *s);
+static int sbx_json_bind_scalar(sbx_json_parser_t *p,
+    const sbx_json_field_t *field, void *value, const sbx_json_scalar_t *s);
 static int sbx_json_bind_any(sbx_json_parser_t *p,
     const sbx_json_field_t *field, void *value, const sbx_json_scalar_t *s);
 
@@ -35,6 +37,8 @@ const sbx_json_type_row_t  sbx_json_types[] = {
     [SBX_JSON_NETWORK] = { "must be true, false or an object",
                            sbx_json_bind_network, 0, 1 },
     [SBX_JSON_OBJECTS] = { "must be an array of objects", NULL, 1, 0 },
+    [SBX_JSON_SCALAR]  = { "must be a string or a number",
+                           sbx_json_bind_scalar, 0, 0 },
     [SBX_JSON_ANY]     = { "", sbx_json_bind_any, 1, 1 }
 };
 
@@ -47,6 +51,18 @@ sbx_json_bind_string(sbx_json_parser_t *p, const sbx_json_field_t *field,
 {
     if (s->kind != SBX_JSON_TEXT) {
         return sbx_json_fail(p, "must be a string");
+    }
+
+    return sbx_json_bind_scalar(p, field, value, s);
+}
+
+
+static int
+sbx_json_bind_scalar(sbx_json_parser_t *p, const sbx_json_field_t *field,
+    void *value, const sbx_json_scalar_t *s)
+{
+    if (s->kind != SBX_JSON_TEXT && s->kind != SBX_JSON_NUMBER) {
+        return sbx_json_fail(p, "must be a string or a number");
     }
 
     if (s->len < field->min) {
@@ -267,7 +283,7 @@ sbx_json_null(sbx_json_parser_t *p, sbx_json_frame_t *frame)
 
     field = frame->field;
 
-    if (field->type == SBX_JSON_ANY) {
+    if (field->type == SBX_JSON_ANY && !field->nullable) {
         sbx_json_bound(frame);
         return 1;
     }

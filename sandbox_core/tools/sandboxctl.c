@@ -21,7 +21,6 @@ static int sbx_ctl_version(const sbx_ctl_command_t *command, int argc,
 static int sbx_ctl_run_command(const sbx_ctl_command_t *command, int argc,
     char **argv);
 static void sbx_ctl_usage(FILE *out);
-static void sbx_ctl_help(const sbx_ctl_command_t *command);
 
 
 static const sbx_ctl_command_t  sbx_ctl_commands[] = {
@@ -75,6 +74,12 @@ static const sbx_ctl_command_t  sbx_ctl_commands[] = {
       "after\nthe time limit, 125 where the call is wrong, 126 and 127 where "
       "the program\ncannot be run and is not there.\n",
       sbx_ctl_run_command },
+
+    { "key", "TENANT USER",
+      "makes an API key, and its line for a file of sandbox_keys",
+      "The first line is the key, which is nowhere kept; the second one is "
+      "for the\nfile.\n",
+      sbx_ctl_key },
 
     { "version", "",
       "tells the version",
@@ -209,7 +214,7 @@ sbx_ctl_usage(FILE *out)
 }
 
 
-static void
+void
 sbx_ctl_help(const sbx_ctl_command_t *command)
 {
     (void) printf("sandboxctl %s %s\n\n%s.\n\n%s", command->name,

@@ -50,6 +50,7 @@ typedef struct {
  */
 int sbx_ctl_options(const sbx_ctl_command_t *command, int argc, char **argv,
     const sbx_ctl_option_t *options, int *code);
+void sbx_ctl_help(const sbx_ctl_command_t *command);
 int sbx_ctl_refuse(const sbx_ctl_command_t *command, const char *what,
     const char *word);
 
@@ -72,6 +73,7 @@ int sbx_ctl_ask(int control, sbx_op_t op, const char *session,
     const void *body, size_t size, sbx_ctl_frame_pt frame, void *data,
     sbx_error_t *e);
 
+int sbx_ctl_key(const sbx_ctl_command_t *command, int argc, char **argv);
 int sbx_ctl_doctor(const sbx_ctl_command_t *command, int argc, char **argv);
 int sbx_ctl_sessions(const sbx_ctl_command_t *command, int argc,
     char **argv);

@@ -183,6 +183,11 @@ sbx_wire_check_call(const void *buf, size_t n, sbx_error_t *e)
         return sbx_error(e, 0, SBX_E_INVALID, "flags are unknown");
     }
 
+    if ((call.needs | call.bars) & ~(uint32_t) SBX_CREATE_FLAGS) {
+        return sbx_error(e, 0, SBX_E_INVALID,
+                         "needs or bars hold unknown bits");
+    }
+
     if (sbx_wire_check_strings((const char *) &call, sbx_wire_call_strings,
                                e)
         != 0)

@@ -93,6 +93,8 @@ create_send(test_broker_t *t, uint64_t processes)
 
     test_create_body(&body);
     body.limits.processes = processes;
+    body.flags = SBX_CREATE_AUTO_RESUME|SBX_CREATE_NO_TOKEN
+                 |SBX_CREATE_PORT_TOKEN;
     blob = test_blob(&body, "", "COLOUR=blue", sizeof("COLOUR=blue"));
     fd = test_create_send(t->control, "acme", &body, blob);
     (void) close(blob);
@@ -163,6 +165,9 @@ test_given(test_broker_t *t)
     a = test_answer(create_send(t, 12));
     is_int(a->last, SBX_F_END, "a create");
     is_int((int) a->session.limits.processes, 12, "with its own limits");
+    is_int((int) a->session.flags,
+           SBX_CREATE_AUTO_RESUME|SBX_CREATE_NO_TOKEN|SBX_CREATE_PORT_TOKEN,
+           "and flags");
     (void) strcpy(id, a->session.id);
     is_int((int) metrics(t)->hits, 1, "is given one of the pool");
 

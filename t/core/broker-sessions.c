@@ -81,7 +81,8 @@ test_whole_answer(test_broker_t *t)
        "id \"%s\" is well-formed", a->session.id);
     is_str(a->session.tenant, "acme", "tenant");
     is_str(a->session.user, "alice", "user");
-    is_str(a->session.template, "base", "an alias is its template");
+    is_str(a->session.template, "code-interpreter-v1",
+           "the template is the one that was asked for");
     is_str(a->meta, "{\"team\":\"x\"}", "metadata comes back");
     ok(a->session.created >= before && a->session.created <= now_ms(),
        "created is now");

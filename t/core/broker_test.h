@@ -334,11 +334,17 @@ test_send(int control, const sbx_call_t *head, const void *body, size_t size,
 static int
 test_call(int control, sbx_op_t op, const char *session, const char *tenant)
 {
-    sbx_call_t  head;
+    size_t       size;
+    sbx_call_t   head;
+    sbx_patch_t  none;
 
-    test_head(&head, op, session, tenant, "", 0);
+    /* what is asked for beside being resumed: nothing */
 
-    return test_send(control, &head, NULL, 0, -1);
+    memset(&none, 0, sizeof(none));
+    size = op == SBX_OP_RESUME ? sizeof(none) : 0;
+    test_head(&head, op, session, tenant, "", size);
+
+    return test_send(control, &head, &none, size, -1);
 }
 
 

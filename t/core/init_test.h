@@ -60,6 +60,8 @@ static const char         *init_env = "";      /* "K=V\0" ..., size below */
 static size_t              init_env_size;
 static const char         *init_languages = ""; /* a table, size below */
 static size_t              init_languages_size;
+static const void         *init_files_filter;  /* of servers, size below */
+static size_t              init_files_filter_size;
 static uint32_t            init_number;
 static const char         *init_disk = "mode=0755,size=64m,nr_inodes=20000";
 
@@ -227,12 +229,14 @@ init_make_config(void)
     init_config.version = SBX_WIRE_VERSION;
     init_config.env_size = (uint32_t) init_env_size;
     init_config.languages_size = (uint32_t) init_languages_size;
+    init_config.files_filter_size = (uint32_t) init_files_filter_size;
 
     fd = memfd_create("config", MFD_CLOEXEC);
 
     if (fd == -1
         || sbx_write_all(fd, &init_config, sizeof(init_config)) == -1
         || sbx_write_all(fd, init_env, init_env_size) == -1
+        || sbx_write_all(fd, init_files_filter, init_files_filter_size) == -1
         || sbx_write_all(fd, init_languages, init_languages_size) == -1)
     {
         init_die("config");
@@ -423,6 +427,16 @@ static void
 init_clean(void)
 {
     (void) rmdir(init_root);
+}
+
+
+/* A root for another session, once one has ended. */
+
+static void
+init_again(void)
+{
+    init_clean();
+    (void) strcpy(strrchr(init_root, '-'), "-XXXXXX");
 }
 
 

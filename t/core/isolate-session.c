@@ -345,7 +345,7 @@ test_two(void)
 
     ok(inside_end(&a) == 0 && inside_end(&b) == 0, "both end");
 
-    ok(inside_launch(&a, ID_ONE, &limits, "code-interpreter-v1", &e) == 0,
+    ok(inside_launch(&a, ID_ONE, &limits, "base", &e) == 0,
        "the id again");
     inside_is(&a, "ls /tmp /var/tmp /dev/shm /run/lock /home/user | grep bean",
               "", "nothing comes back");

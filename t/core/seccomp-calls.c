@@ -1,6 +1,7 @@
 /* What the filter for commands answers, call by call, by number. */
 
 #include "isolate.h"
+#include "sandbox_wire.h"
 
 #include "tap.h"
 
@@ -568,6 +569,64 @@ test_allowed(void)
 }
 
 
+/* Init's filter is the wider one, and what it starts loads a second. */
+
+static void
+test_second(void)
+{
+    int          err;
+    size_t       i, k, size;
+    void        *command;
+    uint32_t     answer;
+    sbx_error_t  e;
+
+    static const call_t  attribute[] = {
+        { SYS_fsetxattr, { 1, 1, 1, 64 } },
+        { SYS_fsetxattr, { 1, 1, 1, 65 } },
+        { SYS_setxattr, { 1, 1, 1, SBX_FILE_METADATA_MAX } },
+        { SYS_lsetxattr, { 1, 1, 1, SBX_FILE_METADATA_MAX + 1 } }
+    };
+    static const struct {
+        const char  *name;
+        int        (*make)(void **program, size_t *size, sbx_error_t *e);
+        int          err[4];
+    } filters[] = {
+        { "init's", sbx_seccomp_init, { 0, 0, 0, 0 } },
+        { "a command's", sbx_seccomp_rest,
+          { 0, EOPNOTSUPP, EOPNOTSUPP, EOPNOTSUPP } },
+        { "a file server's", sbx_seccomp_files, { 0, 0, 0, EOPNOTSUPP } }
+    };
+    static const call_t  clone = { SYS_clone3, { 0, 0 } };
+
+    command = program;
+    size = program_size;
+
+    for (i = 0; i < sbx_nelts(filters); i++) {
+        if (!ok(filters[i].make(&program, &program_size, &e) == 0,
+                "%s filter", filters[i].name))
+        {
+            continue;
+        }
+
+        for (k = 0; k < sbx_nelts(attribute); k++) {
+            answer = filter_answer(&attribute[k]);
+            err = answer == SECCOMP_RET_ALLOW
+                  ? 0 : (int) (answer & SECCOMP_RET_DATA);
+
+            ok(err == filters[i].err[k], "%s: attribute of %ld bytes: %d",
+               filters[i].name, attribute[k].a[3], err);
+        }
+
+        ok((filter_answer(&clone) == SECCOMP_RET_ALLOW) == (i == 0),
+           "%s: clone3", filters[i].name);
+        free(program);
+    }
+
+    program = command;
+    program_size = size;
+}
+
+
 static void
 test_stacked(void)
 {
@@ -665,6 +724,7 @@ main(int argc, char **argv)
     test_huge_pages();
     test_personality();
     test_allowed();
+    test_second();
     test_stacked();
 
     free(program);

@@ -116,6 +116,19 @@ calls(void)
     call.flags = ~(uint32_t) SBX_CALL_OWNER;
     ok(sbx_wire_check_call(&call, sizeof(call), &e) == -1, "unknown flags");
 
+    make_call(&call, SBX_OP_GET, 0);
+    call.flags = SBX_CALL_OWNER|SBX_CALL_RESUME;
+    call.needs = SBX_CREATE_FLAGS;
+    call.bars = SBX_CREATE_FLAGS;
+    ok(sbx_wire_check_call(&call, sizeof(call), &e) == 0,
+       "all that a call may need, and bar");
+    call.needs++;
+    ok(sbx_wire_check_call(&call, sizeof(call), &e) == -1,
+       "needs of what there is not");
+    call.needs = 0;
+    call.bars++;
+    ok(sbx_wire_check_call(&call, sizeof(call), &e) == -1, "and bars");
+
     make_call(&call, 0, 0);
     ok(sbx_wire_check_call(&call, sizeof(call), &e) == -1, "op 0");
 
@@ -136,6 +149,56 @@ calls(void)
        "an unterminated string of the body is refused by name");
     ok(sbx_wire_check_call(buf, sizeof(buf) - 8, &e) == -1,
        "a body of another size is refused");
+}
+
+
+/* Fields "KEY=VALUE\0" after a message. */
+
+static int
+line_bad(uint32_t level, uint32_t message, uint32_t fields, const char *text,
+    size_t n)
+{
+    uint8_t        p[sizeof(sbx_f_line_t) + 64];
+    const char    *m, *f;
+    sbx_f_line_t   line, got;
+
+    memset(&line, 0, sizeof(line));
+    line.level = level;
+    line.message_len = message;
+    line.fields_len = fields;
+    memcpy(p, &line, sizeof(line));
+    memcpy(p + sizeof(line), text, n);
+
+    return sbx_wire_check_line(p, sizeof(line) + n, &got, &m, &f) != 0
+           || memcmp(m, text, message) != 0
+           || memcmp(f, text + message, fields) != 0;
+}
+
+
+static void
+lines(void)
+{
+    static const char  text[] = "hello" "a=b\0" "c=d";
+
+    ok(!line_bad(SBX_LINE_ERROR, 5, 8, text, 13)
+       && !line_bad(0, 0, 0, "", 0), "lines of a log");
+    ok(line_bad(SBX_LINE_ERROR + 1, 5, 8, text, 13), "a level too high");
+    ok(line_bad(0, 5, 7, text, 12), "a field without its NUL");
+    ok(line_bad(0, 9, 4, text, 13), "a NUL in the message");
+    ok(line_bad(0, 5, 8, text, 12) && line_bad(0, 5, 4, text, 13),
+       "lengths that are not the frame's");
+    ok(line_bad(0, UINT32_MAX, 14, text, 13), "or would wrap");
+}
+
+
+static void
+metadata(void)
+{
+    ok(sbx_wire_metadata_ok("", 0) && sbx_wire_metadata_ok("a\0b\0", 4)
+       && sbx_wire_metadata_ok("a\0\0", 3), "metadata");
+    ok(!sbx_wire_metadata_ok("a\0b", 3), "a value without its NUL");
+    ok(!sbx_wire_metadata_ok("a\0", 2), "a key without a value");
+    ok(!sbx_wire_metadata_ok("\0b\0", 3), "a key that is empty");
 }
 
 
@@ -308,6 +371,19 @@ states(void)
        "a directory with a NUL in it");
     ok(state_bad(state, "/srvbluee\0\0\0 x  ", 16),
        "an argument without its NUL");
+
+    state.argc = 1;
+    state.args_len = 5;
+    state.envc = 1;
+    state.env_len = 3;
+    n = state_frame(p, &state, text, sizeof(text));
+    ok(sbx_wire_check_state(p, n, &out, &cwd, &tag, &args) != 0,
+       "variables are counted by their NULs");
+    state.envc = 2;
+    n = state_frame(p, &state, "/srvblueecho\0" "\0" "x", 16);
+    ok(sbx_wire_check_state(p, n, &out, &cwd, &tag, &args) == 0
+       && memcmp(sbx_wire_state_env(&out, args), "\0x", 3) == 0,
+       "and follow the arguments");
 }
 
 
@@ -317,6 +393,8 @@ main(void)
     states();
     decoding();
     calls();
+    lines();
+    metadata();
     strings();
     passing();
 

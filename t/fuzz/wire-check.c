@@ -22,11 +22,13 @@ static void check_state(uint8_t *p, size_t n);
 static void check_code(uint8_t *p, size_t n);
 static void check_context(uint8_t *p, size_t n);
 static void check_field(uint8_t *p, size_t n);
+static void check_line(uint8_t *p, size_t n);
 
 
 static void (*const checks[])(uint8_t *p, size_t n) = {
     check_call, check_task, check_file, check_entry, check_change,
-    check_match, check_state, check_code, check_context, check_field
+    check_match, check_state, check_code, check_context, check_field,
+    check_line
 };
 
 static volatile uint32_t  sink;
@@ -84,7 +86,8 @@ check_call(uint8_t *p, size_t n)
         || (call.session[0] != '\0'
             && !sbx_session_id_ok(call.session, strlen(call.session)))
         || strlen(call.tenant) > SBX_NAME_MAX
-        || strlen(call.user) > SBX_NAME_MAX)
+        || strlen(call.user) > SBX_NAME_MAX
+        || ((call.needs | call.bars) & ~(uint32_t) SBX_CREATE_FLAGS) != 0)
     {
         abort();
     }
@@ -102,6 +105,28 @@ check_task(uint8_t *p, size_t n)
 }
 
 
+/* Keys and values, of which each has its end. */
+
+static void
+check_pairs(const char *p, size_t n)
+{
+    size_t  i;
+
+    for (i = 0; i < n; /* void */ ) {
+        if (p[i] == '\0') {
+            abort();
+        }
+
+        i += strlen(p + i) + 1;
+        i += strlen(p + i) + 1;
+    }
+
+    if (i != n) {
+        abort();
+    }
+}
+
+
 static void
 check_file(uint8_t *p, size_t n)
 {
@@ -111,6 +136,7 @@ check_file(uint8_t *p, size_t n)
     if (sbx_wire_check_file(p, n, &file, &path, &path2) == 0) {
         touch(path, file.path_len);
         touch(path2, file.path2_len);
+        check_pairs(sbx_wire_file_metadata(&file, path), file.metadata_len);
     }
 }
 
@@ -128,6 +154,8 @@ check_entry(uint8_t *p, size_t n)
         touch(owner, entry.owner_len);
         touch(group, entry.group_len);
         touch(target, entry.target_len);
+        check_pairs(sbx_wire_entry_metadata(&entry, target),
+                    entry.metadata_len);
     }
 }
 
@@ -178,6 +206,35 @@ check_state(uint8_t *p, size_t n)
     }
 
     if (n != state.args_len) {
+        abort();
+    }
+
+    args = sbx_wire_state_env(&state, args);
+
+    for (i = 0, n = 0; i < state.envc; i++) {
+        n += strlen(args + n) + 1;
+    }
+
+    if (n != state.env_len) {
+        abort();
+    }
+}
+
+
+static void
+check_line(uint8_t *p, size_t n)
+{
+    const char    *message, *fields;
+    sbx_f_line_t   line;
+
+    if (sbx_wire_check_line(p, n, &line, &message, &fields) != 0) {
+        return;
+    }
+
+    touch(message, line.message_len);
+    touch(fields, line.fields_len);
+
+    if (line.fields_len != 0 && fields[line.fields_len - 1] != '\0') {
         abort();
     }
 }

@@ -5,34 +5,36 @@
  * becomes so is dropped.
  */
 
-#include "ngx_http_sandbox_v1_code.h"
+#include "ngx_http_sandbox_op_code.h"
 
 
-#define NGX_HTTP_SANDBOX_V1_RESULT_POOL  1024
+#define NGX_HTTP_SANDBOX_OP_RESULT_POOL  1024
 
 
-static ngx_int_t ngx_http_sandbox_v1_result_begin(
+static ngx_int_t ngx_http_sandbox_op_result_begin(
     ngx_http_sandbox_call_t *call, const sbx_f_result_t *frame);
-static ngx_int_t ngx_http_sandbox_v1_result_field(
+static ngx_int_t ngx_http_sandbox_op_result_field(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
-static ngx_uint_t ngx_http_sandbox_v1_result_known(
-    ngx_http_sandbox_v1_result_t *result, const ngx_str_t *name);
-static ngx_uint_t ngx_http_sandbox_v1_result_is_json(const ngx_str_t *name);
-static ngx_int_t ngx_http_sandbox_v1_result_piece(
+static ngx_int_t ngx_http_sandbox_op_result_name(
+    ngx_http_sandbox_op_code_t *code, const ngx_str_t *name, uint64_t size);
+static ngx_uint_t ngx_http_sandbox_op_result_known(
+    ngx_http_sandbox_op_result_t *result, const ngx_str_t *name);
+static ngx_uint_t ngx_http_sandbox_op_result_is_json(const ngx_str_t *name);
+static ngx_int_t ngx_http_sandbox_op_result_piece(
     ngx_http_sandbox_call_t *call, const u_char *data, size_t len);
-static void ngx_http_sandbox_v1_result_bound(
-    ngx_http_sandbox_v1_code_t *code);
-static void ngx_http_sandbox_v1_result_text(
-    ngx_http_sandbox_v1_result_t *result, const u_char *data, size_t len,
+static void ngx_http_sandbox_op_result_bound(
+    ngx_http_sandbox_op_code_t *code);
+static void ngx_http_sandbox_op_result_text(
+    ngx_http_sandbox_op_result_t *result, const u_char *data, size_t len,
     ngx_uint_t last);
-static void ngx_http_sandbox_v1_result_value(
-    ngx_http_sandbox_v1_result_t *result);
-static ngx_int_t ngx_http_sandbox_v1_result_field_end(
+static void ngx_http_sandbox_op_result_value(
+    ngx_http_sandbox_op_result_t *result);
+static ngx_int_t ngx_http_sandbox_op_result_field_end(
     ngx_http_sandbox_call_t *call);
 
 
 ngx_int_t
-ngx_http_sandbox_v1_code_result(ngx_http_sandbox_call_t *call,
+ngx_http_sandbox_op_code_result(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload)
 {
     ngx_int_t       rc;
@@ -42,15 +44,15 @@ ngx_http_sandbox_v1_code_result(ngx_http_sandbox_call_t *call,
 
     case SBX_F_RESULT:
         ngx_memcpy(&result, payload, sizeof(sbx_f_result_t));
-        rc = ngx_http_sandbox_v1_result_begin(call, &result);
+        rc = ngx_http_sandbox_op_result_begin(call, &result);
         break;
 
     case SBX_F_FIELD:
-        rc = ngx_http_sandbox_v1_result_field(call, payload, frame->length);
+        rc = ngx_http_sandbox_op_result_field(call, payload, frame->length);
         break;
 
     default:
-        rc = ngx_http_sandbox_v1_result_piece(call, payload, frame->length);
+        rc = ngx_http_sandbox_op_result_piece(call, payload, frame->length);
     }
 
     switch (rc) {
@@ -75,12 +77,12 @@ ngx_http_sandbox_v1_code_result(ngx_http_sandbox_call_t *call,
  * now, and so may its memory. */
 
 static ngx_int_t
-ngx_http_sandbox_v1_result_begin(ngx_http_sandbox_call_t *call,
+ngx_http_sandbox_op_result_begin(ngx_http_sandbox_call_t *call,
     const sbx_f_result_t *frame)
 {
     ngx_pool_t                    *pool;
-    ngx_http_sandbox_v1_code_t    *code;
-    ngx_http_sandbox_v1_result_t  *result;
+    ngx_http_sandbox_op_code_t    *code;
+    ngx_http_sandbox_op_result_t  *result;
 
     code = call->data;
     result = &code->result;
@@ -91,7 +93,7 @@ ngx_http_sandbox_v1_result_begin(ngx_http_sandbox_call_t *call,
     }
 
     if (pool == NULL) {
-        pool = ngx_create_pool(NGX_HTTP_SANDBOX_V1_RESULT_POOL,
+        pool = ngx_create_pool(NGX_HTTP_SANDBOX_OP_RESULT_POOL,
                                call->request->connection->log);
 
         if (pool == NULL) {
@@ -102,7 +104,7 @@ ngx_http_sandbox_v1_result_begin(ngx_http_sandbox_call_t *call,
         ngx_reset_pool(pool);
     }
 
-    ngx_memzero(result, sizeof(ngx_http_sandbox_v1_result_t));
+    ngx_memzero(result, sizeof(ngx_http_sandbox_op_result_t));
 
     result->pool = pool;
     result->kind = frame->kind;
@@ -110,21 +112,26 @@ ngx_http_sandbox_v1_result_begin(ngx_http_sandbox_call_t *call,
     result->open = 1;
 
     ngx_http_sandbox_json_init(&result->json, pool);
+    ngx_http_sandbox_json_init(&result->more, pool);
     ngx_http_sandbox_json_init(&result->plain, pool);
+
+    result->to = &result->json;
+    result->json.ascii = code->form->ascii;
+    result->more.ascii = code->form->ascii;
 
     return NGX_OK;
 }
 
 
 static ngx_int_t
-ngx_http_sandbox_v1_result_field(ngx_http_sandbox_call_t *call,
+ngx_http_sandbox_op_result_field(ngx_http_sandbox_call_t *call,
     const u_char *payload, size_t len)
 {
     ngx_str_t                      name;
     const char                    *text;
     sbx_f_field_t                  field;
-    ngx_http_sandbox_v1_code_t    *code;
-    ngx_http_sandbox_v1_result_t  *result;
+    ngx_http_sandbox_op_code_t    *code;
+    ngx_http_sandbox_op_result_t  *result;
 
     code = call->data;
     result = &code->result;
@@ -144,8 +151,8 @@ ngx_http_sandbox_v1_result_field(ngx_http_sandbox_call_t *call,
         result->open = 0;
         result->in_field = 0;
 
-        return (result->spoiled || result->json.size == 0)
-               ? NGX_OK : ngx_http_sandbox_v1_code_keep(call);
+        return (result->spoiled || result->nnames == 0)
+               ? NGX_OK : code->form->result(call);
     }
 
     if (result->fields++ == SBX_RESULT_FIELDS_MAX) {
@@ -161,38 +168,52 @@ ngx_http_sandbox_v1_result_field(ngx_http_sandbox_call_t *call,
     result->tail_len = 0;
     result->text_len = 0;
     result->is_json = 0;
+    result->is_kept = 0;
     result->is_plain = 0;
-    result->skip = !ngx_http_sandbox_v1_result_known(result, &name);
+    result->skip = !ngx_http_sandbox_op_result_known(result, &name);
 
-    if (!result->skip && !result->spoiled) {
-        result->is_json = ngx_http_sandbox_v1_result_is_json(&name)
-                          && result->kind != SBX_RESULT_ERROR
-                          && field.size != 0;
-        result->is_plain = ngx_http_sandbox_op_is(&name, "text/plain")
-                           && result->kind == SBX_RESULT_MAIN
-                           && code->stream == NULL
-                           && code->plain.size == 0;
+    if (!result->skip && !result->spoiled
+        && ngx_http_sandbox_op_result_name(code, &name, field.size) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
 
-        if (result->is_json) {
-            result->text = ngx_pnalloc(result->pool, (size_t) field.size);
+    return (field.size == 0) ? ngx_http_sandbox_op_result_field_end(call)
+                             : NGX_OK;
+}
 
-            if (result->text == NULL) {
-                return NGX_ERROR;
-            }
-        }
 
-        ngx_http_sandbox_json_raw(&result->json, ",");
-        ngx_http_sandbox_json_string(&result->json, name.data, name.len);
-        ngx_http_sandbox_json_raw(&result->json,
-                                  result->is_json ? ":" : ":\"");
+static ngx_int_t
+ngx_http_sandbox_op_result_name(ngx_http_sandbox_op_code_t *code,
+    const ngx_str_t *name, uint64_t size)
+{
+    ngx_http_sandbox_op_result_t  *result;
 
-        if (result->is_plain) {
-            ngx_http_sandbox_json_raw(&result->plain, "\"");
+    result = &code->result;
+
+    result->is_json = ngx_http_sandbox_op_result_is_json(name)
+                      && result->kind != SBX_RESULT_ERROR
+                      && size != 0;
+
+    code->form->field(code, name);
+
+    if ((result->is_json || result->is_kept) && size != 0) {
+        result->text = ngx_pnalloc(result->pool, (size_t) size);
+
+        if (result->text == NULL) {
+            return NGX_ERROR;
         }
     }
 
-    return (field.size == 0) ? ngx_http_sandbox_v1_result_field_end(call)
-                             : NGX_OK;
+    if (!result->is_json && !result->is_kept) {
+        ngx_http_sandbox_json_raw(result->to, "\"");
+    }
+
+    if (result->is_plain) {
+        ngx_http_sandbox_json_raw(&result->plain, "\"");
+    }
+
+    return NGX_OK;
 }
 
 
@@ -202,7 +223,7 @@ ngx_http_sandbox_v1_result_field(ngx_http_sandbox_call_t *call,
  */
 
 static ngx_uint_t
-ngx_http_sandbox_v1_result_known(ngx_http_sandbox_v1_result_t *result,
+ngx_http_sandbox_op_result_known(ngx_http_sandbox_op_result_t *result,
     const ngx_str_t *name)
 {
     u_char      *p;
@@ -246,7 +267,7 @@ ngx_http_sandbox_v1_result_known(ngx_http_sandbox_v1_result_t *result,
 
 
 static ngx_uint_t
-ngx_http_sandbox_v1_result_is_json(const ngx_str_t *name)
+ngx_http_sandbox_op_result_is_json(const ngx_str_t *name)
 {
     static const char  suffix[] = "+json";
 
@@ -259,11 +280,11 @@ ngx_http_sandbox_v1_result_is_json(const ngx_str_t *name)
 
 
 static ngx_int_t
-ngx_http_sandbox_v1_result_piece(ngx_http_sandbox_call_t *call,
+ngx_http_sandbox_op_result_piece(ngx_http_sandbox_call_t *call,
     const u_char *data, size_t len)
 {
-    ngx_http_sandbox_v1_code_t    *code;
-    ngx_http_sandbox_v1_result_t  *result;
+    ngx_http_sandbox_op_code_t    *code;
+    ngx_http_sandbox_op_result_t  *result;
 
     code = call->data;
     result = &code->result;
@@ -275,19 +296,19 @@ ngx_http_sandbox_v1_result_piece(ngx_http_sandbox_call_t *call,
     result->left -= len;
 
     if (!result->skip && !result->spoiled) {
-        if (result->is_json) {
+        if (result->is_json || result->is_kept) {
             ngx_memcpy(result->text + result->text_len, data, len);
             result->text_len += len;
 
         } else {
-            ngx_http_sandbox_v1_result_text(result, data, len,
+            ngx_http_sandbox_op_result_text(result, data, len,
                                             result->left == 0);
         }
 
-        ngx_http_sandbox_v1_result_bound(code);
+        ngx_http_sandbox_op_result_bound(code);
     }
 
-    return (result->left == 0) ? ngx_http_sandbox_v1_result_field_end(call)
+    return (result->left == 0) ? ngx_http_sandbox_op_result_field_end(call)
                                : NGX_OK;
 }
 
@@ -295,9 +316,11 @@ ngx_http_sandbox_v1_result_piece(ngx_http_sandbox_call_t *call,
 /* Escapes take more room than what they stand for. */
 
 static void
-ngx_http_sandbox_v1_result_bound(ngx_http_sandbox_v1_code_t *code)
+ngx_http_sandbox_op_result_bound(ngx_http_sandbox_op_code_t *code)
 {
-    if (code->result.json.size > NGX_HTTP_SANDBOX_V1_RESULTS_MAX) {
+    if (code->result.json.size + code->result.more.size
+        > NGX_HTTP_SANDBOX_OP_RESULTS_MAX)
+    {
         code->result.spoiled = 1;
         code->results_cut = 1;
     }
@@ -307,7 +330,7 @@ ngx_http_sandbox_v1_result_bound(ngx_http_sandbox_v1_code_t *code)
 /* A character that is in two pieces waits for the second. */
 
 static void
-ngx_http_sandbox_v1_result_text(ngx_http_sandbox_v1_result_t *result,
+ngx_http_sandbox_op_result_text(ngx_http_sandbox_op_result_t *result,
     const u_char *data, size_t len, ngx_uint_t last)
 {
     u_char      joined[8];
@@ -316,7 +339,7 @@ ngx_http_sandbox_v1_result_text(ngx_http_sandbox_v1_result_t *result,
 
     ngx_http_sandbox_json_t  *to[2];
 
-    to[0] = &result->json;
+    to[0] = result->to;
     to[1] = result->is_plain ? &result->plain : NULL;
 
     while (result->tail_len != 0 && len != 0) {
@@ -355,39 +378,30 @@ ngx_http_sandbox_v1_result_text(ngx_http_sandbox_v1_result_t *result,
 }
 
 
-/* JSON is embedded on one line, which only white space of its own may break;
- * what is none after all is a string. */
+/* What is no JSON after all is a string. */
 
 static void
-ngx_http_sandbox_v1_result_value(ngx_http_sandbox_v1_result_t *result)
+ngx_http_sandbox_op_result_value(ngx_http_sandbox_op_result_t *result)
 {
-    size_t            i;
     sbx_json_alloc_t  alloc;
 
     alloc = ngx_http_sandbox_op_allocator(result->pool);
 
     if (sbx_json_check(result->text, result->text_len, &alloc) != 0) {
-        ngx_http_sandbox_json_string(&result->json, result->text,
+        ngx_http_sandbox_json_string(result->to, result->text,
                                      result->text_len);
         return;
     }
 
-    for (i = 0; i < result->text_len; i++) {
-        if (result->text[i] == '\n' || result->text[i] == '\r') {
-            result->text[i] = ' ';
-        }
-    }
-
-    ngx_http_sandbox_json_raw_len(&result->json, result->text,
-                                  result->text_len);
+    ngx_http_sandbox_json_value(result->to, result->text, result->text_len);
 }
 
 
 static ngx_int_t
-ngx_http_sandbox_v1_result_field_end(ngx_http_sandbox_call_t *call)
+ngx_http_sandbox_op_result_field_end(ngx_http_sandbox_call_t *call)
 {
-    ngx_http_sandbox_v1_code_t    *code;
-    ngx_http_sandbox_v1_result_t  *result;
+    ngx_http_sandbox_op_code_t    *code;
+    ngx_http_sandbox_op_result_t  *result;
 
     code = call->data;
     result = &code->result;
@@ -395,11 +409,14 @@ ngx_http_sandbox_v1_result_field_end(ngx_http_sandbox_call_t *call)
     result->in_field = 0;
 
     if (!result->skip && !result->spoiled) {
-        if (result->is_json) {
-            ngx_http_sandbox_v1_result_value(result);
+        if (result->is_kept) {
+            code->form->kept(code);
+
+        } else if (result->is_json) {
+            ngx_http_sandbox_op_result_value(result);
 
         } else {
-            ngx_http_sandbox_json_raw(&result->json, "\"");
+            ngx_http_sandbox_json_raw(result->to, "\"");
         }
 
         if (result->is_plain) {
@@ -407,11 +424,11 @@ ngx_http_sandbox_v1_result_field_end(ngx_http_sandbox_call_t *call)
         }
     }
 
-    if (result->json.failed || result->plain.failed) {
+    if (result->json.failed || result->more.failed || result->plain.failed) {
         return NGX_ERROR;
     }
 
-    ngx_http_sandbox_v1_result_bound(code);
+    ngx_http_sandbox_op_result_bound(code);
 
     return NGX_OK;
 }
