@@ -299,11 +299,16 @@ subtest 'standard input' => sub {
     is_ok(ask('CloseStdin', pid($f)), 'it is closed');
     is($f->rest->{end}{exitCode}, 0, 'which ends cat');
     error_is(ask('CloseStdin', pid($f)), 'not_found', qr/./, 'it has ended');
+    error_is(ask('SendInput', { pid => $f->{pid}, data => 'x' }),
+             'not_found', qr/./, 'for another client, too');
 
     $f = start($s, 'exec 0<&-; echo x; exec sleep 60');
     $f->until(qr/x/);
     is_ok(ask('CloseStdin', pid($f)), 'closed');
     is_ok(ask('CloseStdin', pid($f)), 'closed again');
+    error_is(ask('SendInput', { pid => $f->{pid}, data => 'x' }),
+             'internal', qr/^error writing to stdin: .* not open/,
+             'of another client');
     error_is(write_to($f, 'x'), 'internal', qr/^error writing to stdin/,
              'nothing is written to it');
     end_it($f);
