@@ -150,6 +150,29 @@ subtest 'what its client is told' => sub {
 };
 
 
+subtest 'how long a command may run' => sub {
+    my $short = create_ok({ manifest => { resources => {
+        exec_timeout_s => 0.1 } } });
+    my @sleep = ($short, 'sleep 0.3; echo ok', stdin => $FALSE);
+
+    is(start(@sleep, ms => 60000)->rest->{stdout}, "ok\n",
+       'as long as the call says, whatever the session has');
+    is(start(@sleep)->rest->{stdout}, "ok\n", 'or for ever');
+    is(start(@sleep, ms => 100)->rest->{error}{code}, 'deadline_exceeded',
+       'or less');
+    destroy($short);
+
+    # who looks at it sees an end
+
+    my $f = start($s, 'sleep 60', stdin => $FALSE, ms => 500);
+    my $c = follow_again(pid($f));
+
+    $f->close;
+    is($c->rest->{end}{error}, 'signal: killed: its time was over',
+       'when nobody listens any more, too');
+};
+
+
 subtest 'the list' => sub {
     my $f = start($s, [ 'sleep', '60' ], tag => 'a "tag"', cwd => '/tmp',
                   envs => { A => 'b' });
