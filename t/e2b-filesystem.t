@@ -173,7 +173,10 @@ subtest 'lists' => sub {
              'a link to itself');
 
     sh('mkdir many; cd many; seq 20001 | xargs touch; rm 20001');
-    is(@{ fs(ListDir => 'many')->{json}{entries} }, 20000, 'a large one');
+    my $r = call('POST', '/filesystem.Filesystem/ListDir', base => '/e2b',
+                 json => { path => 'many' }, raw => 1,
+                 headers => rpc_headers($s));
+    is(scalar(() = $r->{body} =~ /"name":/g), 20000, 'a large one');
     sh('touch many/20001');
     error_is(fs(ListDir => 'many'), 429, 'resource_exhausted', qr/20000/,
              'one that is larger');
@@ -280,7 +283,8 @@ subtest 'a stream of events' => sub {
     is_deeply($w->next, { keepalive => {} }, 'a keepalive');
 
     sh('mv w gone; rm -r gone');
-    my ($end) = grep { !$_ || $_->{end} } map { $w->next } 1 .. 9;
+    my $end;
+    do { $end = $w->next } while ($end && !$end->{end});
     is_deeply($end, { end => {} }, 'the end, once the directory is gone');
 };
 
