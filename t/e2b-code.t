@@ -306,8 +306,14 @@ subtest 'contexts' => sub {
     $c = plane('POST', '/contexts', json => {})->{json};
     is("$c->{language} $c->{cwd}", 'python /home/user', 'by default');
     plane('DELETE', "/contexts/$c->{id}");
-    is(plane('POST', '/contexts', json => { cwd => '/not/there' })->{status}
-       >= 400, 1, 'a directory that is not there');
+
+    for my $cwd ('/not/there', '/root') {
+        $c = plane('POST', '/contexts', json => { cwd => $cwd })->{json};
+        is($c->{cwd}, '/home/user', "$cwd: it says where it begins");
+        is(execute('import os; os.getcwd()', context_id => $c->{id})->{text},
+           '/home/user', 'and does');
+        plane('DELETE', "/contexts/$c->{id}");
+    }
 };
 
 
