@@ -24,7 +24,7 @@ my $port = SandboxTest::free_port();
 my $KEY = 'e2b_' . '0' x 40;
 
 my $t = SandboxTest->new(workers => 1, http => <<"CONF");
-  sandbox_quota user sessions=40;
+  sandbox_quota user sessions=8;
   sandbox_template tiny {
       memory 64MB;
       timeout 77;
@@ -700,7 +700,7 @@ subtest 'variables and the log' => sub {
     is($res->{json}{A}, "1\n\"2", 'are told as they are');
     is($res->{json}{B}, '', 'empty ones too');
 
-    ask(POST => "/v1/sessions/$id/exec", { argv => [ 'sh', '-c', 'exit 3' ] });
+    ask(POST => "/v1/sessions/$id/exec", { cmd => 'exit 3' });
 
     my $old = ask(GET => "/sandboxes/$id/logs");
     is($old->{status}, 200, 'a log') or diag($old->{body});
@@ -816,7 +816,7 @@ subtest 'quotas, users, variables of the log' => sub {
 
     refused($full, 429, qr/session/, 'too many');
     ok(!exists $full->{headers}{'retry-after'}, 'and no time to come back');
-    is(scalar @ids, 40, 'the quota is that of the configuration');
+    is(scalar @ids, 8, 'the quota is that of the configuration');
 
     my $log = SandboxTest::slurp($t->prefix . '/logs/access.log');
     like($log, qr/"tenant":"few","user":"ann".*$ids[0]|$ids[0].*"few"/,
