@@ -348,6 +348,8 @@ typedef struct {
 
     void                         *e2b;          /* ..._e2b_t; NULL: another
                                                    API */
+    ngx_chain_t                  *blocks;       /* that closed calls leave to
+                                                   those that follow */
 
     /* for variables; empty or -1 until known */
     ngx_str_t                     tenant;
@@ -430,6 +432,7 @@ struct ngx_http_sandbox_call_s {
                                                    they may be sent again */
     ngx_chain_t                  *queue_tail;
     ngx_chain_t                  *queue_free;
+    ngx_chain_t                 **spare;        /* blocks of calls before */
     size_t                        queued;       /* not sent yet */
     size_t                        held;         /* in queue */
     ngx_connection_t             *connection;
@@ -609,6 +612,12 @@ typedef struct {
 
 /* How many bytes at the end may be the beginning of a character. */
 size_t ngx_http_sandbox_text_tail(const u_char *p, size_t len);
+
+/* Of what was kept and what comes now, the whole characters, or all of it;
+ * they are there until the next event. */
+ngx_int_t ngx_http_sandbox_stream_whole(ngx_http_sandbox_stream_t *s,
+    ngx_http_sandbox_text_t *text, const u_char **data, size_t *len,
+    ngx_uint_t all);
 
 /*
  * An event of what can be told by now, {"type","data","offset"}; with "last"

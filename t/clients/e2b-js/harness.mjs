@@ -55,12 +55,16 @@ function told(ok, name, error) {
     lines++
     console.log(`${ok ? 'ok' : 'not ok'} - ${name.replaceAll('#', '')}`)
 
-    if (!ok) {
-        const text = error?.stack ?? String(error)
+    if (ok)
+        return
 
-        for (const line of text.split('\n').slice(0, 16))
-            console.log(`# ${line}`)
-    }
+    /* of the stack, where the check is */
+    const [ text, ...stack ] = (error?.stack ?? String(error))
+        .split(/\n(?=    at )/)
+
+    for (const line of [ ...text.split('\n'), ...stack.filter(
+        (at) => /\.mjs/.test(at) && !/harness|node_modules/.test(at)) ])
+        console.log(`# ${line}`)
 }
 
 

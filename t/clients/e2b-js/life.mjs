@@ -195,13 +195,17 @@ group('streams', async (check) => {
     })
 
     await check('100 MB of output', async () => {
+        const line = '0123456789abcde\n'
+        const whole = createHash('md5').update(line.repeat(SIZE / 16))
         const hash = createHash('md5')
         let length = 0
 
-        await sandbox.commands.run('cat big', { onStdout: (text) => {
-            length += text.length
-            hash.update(text, 'latin1')
-        } })
+        await sandbox.commands.run(`yes ${line.trim()} | head -c ${SIZE}`, {
+            onStdout: (text) => {
+                length += text.length
+                hash.update(text, 'latin1')
+            } })
         assert.equal(length, SIZE)
+        assert.equal(hash.digest('hex'), whole.digest('hex'))
     })
 })
