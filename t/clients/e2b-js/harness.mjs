@@ -86,6 +86,12 @@ async function limited(name, run) {
 }
 
 
+/* Nobody waits for it, and a program of a user's would end. */
+process.on('unhandledRejection', (error) => {
+    told(false, 'no error comes unasked', error)
+})
+
+
 /* Runs all groups, at most so many at a time, and ends the process. */
 export async function main(width) {
     const names = process.argv.slice(2)
