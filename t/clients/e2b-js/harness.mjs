@@ -69,6 +69,7 @@ function told(ok, name, error) {
 
 
 async function limited(name, run) {
+    const start = Date.now()
     let timer
 
     const late = new Promise((_, reject) => {
@@ -83,6 +84,9 @@ async function limited(name, run) {
     } finally {
         clearTimeout(timer)
     }
+
+    if (Date.now() - start > 1_000)
+        console.log(`# ${name}: ${Date.now() - start} ms`)
 }
 
 
