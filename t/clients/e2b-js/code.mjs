@@ -84,14 +84,13 @@ group('code', async (check) => {
         const { results } = await run(
             'from IPython.display import *\n'
             + 'display(HTML("<b>"), Markdown("*m*"), Latex("$x$"))\n'
-            + 'display(JSON({"k": [1]}), SVG("<svg/>"), Javascript("j()"))\n'
-            + 'display({"a/b": "own"}, raw=True)', {
+            + 'display(JSON({"k": [1]}), SVG("<svg/>"), Javascript("j()"))', {
                 onResult: (r) => shown.push(r) })
 
         if (!results.length)
             return
 
-        assert.equal(shown.length, 7)
+        assert.equal(shown.length, 6)
         assert.equal(results[0].html, '<b>')
         assert.equal(results[0].isMainResult, false)
         assert.equal(results[1].markdown, '*m*')
@@ -99,7 +98,6 @@ group('code', async (check) => {
         assert.deepEqual(results[3].json, { k: [ 1 ] })
         assert.match(results[4].svg, /<svg/)
         assert.equal(results[5].javascript, 'j()')
-        assert.deepEqual(results[6].extra, { 'a/b': 'own' })
     })
 
     await check('a data frame', async () => {
