@@ -69,7 +69,7 @@ static sbx_init_file_t    sbx_init_files[SBX_INIT_FILES];
 static unsigned           sbx_init_files_end;
 static uint32_t           sbx_init_file_turn;
 static sbx_init_share_t  *sbx_init_shares;
-static uint32_t           sbx_init_servers;        /* bits: in use */
+static uint64_t           sbx_init_servers;        /* bits: in use */
 static int                sbx_init_file_lock = -1;
 static int                sbx_init_files_cut;
 
@@ -79,7 +79,7 @@ sbx_init_file_open(sbx_error_t *e)
 {
     unsigned  i;
 
-    if (sbx_init_meta_open(e) != 0) {
+    if (sbx_init_meta_open(e) != 0 || sbx_init_keep_open(e) != 0) {
         return -1;
     }
 
@@ -209,7 +209,7 @@ sbx_init_file_next(void)
 
     for (server = 0; server < SBX_INIT_SERVERS; server++) {
 
-        if (sbx_init_servers & (1u << server)) {
+        if (sbx_init_servers & (1ull << server)) {
             continue;
         }
 
@@ -247,7 +247,7 @@ sbx_init_file_full(void)
     unsigned  i, n;
 
     for (i = 0, n = 0; i < SBX_INIT_SERVERS; i++) {
-        n += ((sbx_init_servers & (1u << i))
+        n += ((sbx_init_servers & (1ull << i))
               && sbx_init_shares[i].kind == SBX_INIT_KIND_CALL);
     }
 
@@ -330,7 +330,7 @@ sbx_init_file_fork(sbx_init_file_t *f, unsigned server)
         return;
     }
 
-    sbx_init_servers |= 1u << server;
+    sbx_init_servers |= 1ull << server;
 
     f->state = SBX_INIT_FILE_SERVED;
     f->server = server;
@@ -360,8 +360,9 @@ sbx_init_file_reap(pid_t pid, int status)
     }
 
     f = &sbx_init_files[i];
-    sbx_init_servers &= ~(1u << f->server);
+    sbx_init_servers &= ~(1ull << f->server);
     sbx_init_shares[f->server].used = 0;
+    sbx_init_keep_died(&sbx_init_shares[f->server]);
 
     if (WIFEXITED(status) && WEXITSTATUS(status) == SBX_INIT_OPENED) {
         f->state = SBX_INIT_FILE_OPEN;
@@ -510,12 +511,17 @@ sbx_init_file_cutting(void)
 unsigned
 sbx_init_file_calls(void)
 {
-    unsigned  i, n;
+    unsigned          i, n;
+    sbx_init_file_t  *f;
 
     n = 0;
 
     for (i = 0; i < sbx_init_files_end; i++) {
-        n += sbx_init_files[i].state != SBX_INIT_FILE_FREE;
+        f = &sbx_init_files[i];
+
+        n += (f->state != SBX_INIT_FILE_FREE
+              && (f->state != SBX_INIT_FILE_SERVED
+                  || !sbx_init_shares[f->server].keeps));
     }
 
     return n;
@@ -543,6 +549,13 @@ sbx_init_file_tick(uint64_t now)
 
         served = 1;
         share = &sbx_init_shares[f->server];
+
+        if (share->keeps) {
+
+            /* it goes on without its call */
+
+            sbx_init_source_close(&f->call);
+        }
 
         if (share->progress != f->progress) {
             f->progress = share->progress;

@@ -12,7 +12,7 @@
  * event, and the name that it comes from tells whether the file is new.
  */
 
-#include "init_file.h"
+#include "init_watch.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -25,12 +25,8 @@
 #include <sys/socket.h>
 
 
-#define SBX_INIT_WATCH_NODES   1024
 #define SBX_INIT_WATCH_DEPTH   100
 #define SBX_INIT_WATCH_SCAN    100000       /* names of one that appears */
-#define SBX_INIT_WATCH_LOOK    20000        /* ms */
-#define SBX_INIT_WATCH_STEP    60           /* s */
-#define SBX_INIT_WATCH_PATH    16384
 
 #define SBX_INIT_WATCH_MASK                                                  \
     (IN_CREATE | IN_MODIFY | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO         \
@@ -38,44 +34,17 @@
      | IN_EXCL_UNLINK)
 
 
-typedef struct {
-    int        wd;                          /* -1: free */
-    int        parent;                      /* a node, or -1 */
-    unsigned   depth;
-    char      *name;                        /* in the parent; the top: path */
-} sbx_init_node_t;
-
-
-typedef struct {
-    sbx_init_serve_t  *s;
-    sbx_error_t       *e;
-    int                inotify;
-    int                recursive;
-    char               only[256];           /* the name of a file, or "" */
-    int                over;                /* the top is gone */
-    int                told;                /* of watches that lack */
-
-    /* what a rename moved from */
-    uint32_t           cookie;
-    int                hidden;              /* from one of ours */
-    int                replaces;
-    int                moved;               /* a node, or -1 */
-
-    /* the last write that was told */
-    int                wrote;
-    char               written[256];
-
-    sbx_init_node_t    nodes[SBX_INIT_WATCH_NODES];
-} sbx_init_watch_t;
-
-
-static int sbx_init_watch_top(sbx_init_watch_t *w);
+static int sbx_init_watch_send(sbx_init_watch_t *w, sbx_change_t change,
+    const char *path, size_t len);
+static int sbx_init_watch_top(sbx_init_watch_t *w, const char *given);
 static int sbx_init_watch_add(sbx_init_watch_t *w, int dir, const char *name,
     int parent, int *node);
 static int sbx_init_watch_below(sbx_init_watch_t *w, int dir, int node,
     int tell);
 static void sbx_init_watch_drop(sbx_init_watch_t *w, int node);
 static int sbx_init_watch_run(sbx_init_watch_t *w);
+static int sbx_init_watch_created(sbx_init_watch_t *w, int node,
+    const char *name, int written);
 static int sbx_init_watch_event(sbx_init_watch_t *w,
     const struct inotify_event *event);
 static int sbx_init_watch_named(sbx_init_watch_t *w, int node,
@@ -95,34 +64,18 @@ int
 sbx_init_file_verb_watch(sbx_init_serve_t *s, sbx_f_end_t *end,
     sbx_error_t *e)
 {
-    unsigned                 i;
     static sbx_init_watch_t  w;
 
     (void) end;
 
     w.s = s;
     w.e = e;
-    w.recursive = (s->file.flags & SBX_FILE_F_RECURSIVE) != 0;
-    w.moved = -1;
-    w.wrote = -1;
+    w.flags = s->file.flags;
+    w.tell = sbx_init_watch_send;
     s->patience = SBX_INIT_WATCH_STEP;
 
-    for (i = 0; i < SBX_INIT_WATCH_NODES; i++) {
-        w.nodes[i].wd = -1;
-    }
-
-    if (sbx_init_serve_kind(s, SBX_INIT_KIND_WATCH, e) != 0) {
-        return -1;
-    }
-
-    w.inotify = inotify_init1(IN_CLOEXEC|IN_NONBLOCK);
-
-    if (w.inotify == -1) {
-        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
-                         "the kernel has no watch to give now");
-    }
-
-    if (sbx_init_watch_top(&w) != 0
+    if (sbx_init_serve_kind(s, SBX_INIT_KIND_WATCH, e) != 0
+        || sbx_init_watch_open(&w, s->path) != 0
         || sbx_init_serve_frame(s, SBX_F_READY, NULL, 0, e) != 0
         || sbx_init_serve_flush(s, e) != 0)
     {
@@ -133,15 +86,64 @@ sbx_init_file_verb_watch(sbx_init_serve_t *s, sbx_f_end_t *end,
 }
 
 
+int
+sbx_init_watch_open(sbx_init_watch_t *w, const char *path)
+{
+    unsigned  i;
+
+    w->recursive = (w->flags & SBX_FILE_F_RECURSIVE) != 0;
+    w->moved = -1;
+    w->wrote = -1;
+
+    for (i = 0; i < SBX_INIT_WATCH_NODES; i++) {
+        w->nodes[i].wd = -1;
+    }
+
+    w->inotify = inotify_init1(IN_CLOEXEC|IN_NONBLOCK);
+
+    if (w->inotify == -1) {
+        return sbx_error(w->e, errno, SBX_E_UNAVAILABLE,
+                         "the kernel has no watch to give now");
+    }
+
+    if (sbx_init_watch_top(w, path) != 0) {
+        sbx_init_watch_close(w);
+        return -1;
+    }
+
+    return 0;
+}
+
+
+void
+sbx_init_watch_close(sbx_init_watch_t *w)
+{
+    unsigned  i;
+
+    if (w->inotify == -1) {
+        return;
+    }
+
+    (void) close(sbx_steal_fd(&w->inotify));
+
+    for (i = 0; i < SBX_INIT_WATCH_NODES; i++) {
+        w->nodes[i].wd = -1;
+        free(w->nodes[i].name);
+        w->nodes[i].name = NULL;
+    }
+}
+
+
 static int
-sbx_init_watch_top(sbx_init_watch_t *w)
+sbx_init_watch_top(sbx_init_watch_t *w, const char *given)
 {
     int           node;
     char          path[SBX_PATH_MAX + 64], *slash;
+    size_t        len;
     sbx_auto_fd   fd = -1;
     struct stat   st;
 
-    fd = sbx_init_open(w->s, w->s->path, O_PATH, w->e);
+    fd = sbx_init_open(w->s, given, O_PATH, w->e);
 
     if (fd == -1 || sbx_init_real(fd, path, sizeof(path), w->e) != 0) {
         return -1;
@@ -150,6 +152,18 @@ sbx_init_watch_top(sbx_init_watch_t *w)
     if (fstat(fd, &st) == -1 || sbx_init_foreign(fd)) {
         return sbx_error(w->e, 0, SBX_E_FILE_TYPE,
                          "path: it cannot be watched");
+    }
+
+    if (w->flags & SBX_FILE_F_MORE) {
+        if (!S_ISDIR(st.st_mode)) {
+            return sbx_init_errno(w->e, ENOTDIR, "path");
+        }
+
+        if (sbx_init_given(given, path, &len, w->e) != 0) {
+            return -1;
+        }
+
+        path[len] = '\0';
     }
 
     /* a file is replaced by another of its name: the name is watched */
@@ -169,7 +183,11 @@ sbx_init_watch_top(sbx_init_watch_t *w)
         }
     }
 
-    if (sbx_init_watch_add(w, fd, path[1] ? path : "", -1, &node) != 0) {
+    if (strcmp(path, "/") == 0) {
+        path[0] = '\0';
+    }
+
+    if (sbx_init_watch_add(w, fd, path, -1, &node) != 0) {
         return sbx_init_errno(w->e, errno, "path");
     }
 
@@ -181,7 +199,7 @@ sbx_init_watch_top(sbx_init_watch_t *w)
         return -1;
     }
 
-    if (w->told) {
+    if (w->lacks) {
         w->s->quota = "watched directories";
         w->s->quota_limit = SBX_INIT_WATCH_NODES;
         return sbx_error(w->e, 0, SBX_E_QUOTA,
@@ -291,7 +309,8 @@ sbx_init_watch_below(sbx_init_watch_t *w, int dir, int node, int tell)
         }
 
         if (tell) {
-            rc = sbx_init_watch_tell(w, SBX_CHANGE_CREATE, node, de->d_name);
+            rc = sbx_init_watch_created(w, node, de->d_name,
+                                        de->d_type == DT_REG);
         }
 
         if (rc != 0 || !w->recursive
@@ -311,7 +330,7 @@ sbx_init_watch_below(sbx_init_watch_t *w, int dir, int node, int tell)
             rc = sbx_init_watch_below(w, fd, next, tell);
 
         } else if (errno != EACCES && errno != ENOENT && errno != EEXIST) {
-            w->told++;
+            w->lacks++;
             rc = tell ? sbx_init_watch_overflow(w) : 0;
         }
 
@@ -347,14 +366,8 @@ sbx_init_watch_drop(sbx_init_watch_t *w, int node)
 static int
 sbx_init_watch_run(sbx_init_watch_t *w)
 {
-    int                          n;
-    char                        *p;
-    ssize_t                      got;
-    struct pollfd                fds[2];
-    const struct inotify_event  *event;
-
-    static char  buf[32768]
-        __attribute__((aligned(__alignof__(struct inotify_event))));
+    int            n;
+    struct pollfd  fds[2];
 
     fds[0].fd = w->inotify;
     fds[0].events = POLLIN;
@@ -375,24 +388,47 @@ sbx_init_watch_run(sbx_init_watch_t *w)
                              "the caller is gone");
         }
 
-        got = read(w->inotify, buf, sizeof(buf));
-
-        for (p = buf; got > 0 && p < buf + got && !w->over;
-             p += sizeof(struct inotify_event) + event->len)
+        if (sbx_init_watch_read(w) == -1
+            || (w->s->out_end != 0
+                && sbx_init_serve_flush(w->s, w->e) != 0))
         {
-            event = (const struct inotify_event *) (void *) p;
-
-            if (sbx_init_watch_event(w, event) != 0) {
-                return -1;
-            }
-        }
-
-        if (w->s->out_end != 0 && sbx_init_serve_flush(w->s, w->e) != 0) {
             return -1;
         }
     }
 
     return 0;
+}
+
+
+int
+sbx_init_watch_read(sbx_init_watch_t *w)
+{
+    char                        *p;
+    ssize_t                      got;
+    const struct inotify_event  *event;
+
+    static char  buf[32768]
+        __attribute__((aligned(__alignof__(struct inotify_event))));
+
+    /* whoever asks for more has every write, but for those at once */
+
+    if (w->flags & SBX_FILE_F_MORE) {
+        w->wrote = -1;
+    }
+
+    got = read(w->inotify, buf, sizeof(buf));
+
+    for (p = buf; got > 0 && p < buf + got && !w->over;
+         p += sizeof(struct inotify_event) + event->len)
+    {
+        event = (const struct inotify_event *) (void *) p;
+
+        if (sbx_init_watch_event(w, event) != 0) {
+            return -1;
+        }
+    }
+
+    return got > 0;
 }
 
 
@@ -544,10 +580,9 @@ static int
 sbx_init_watch_appeared(sbx_init_watch_t *w, int node,
     const struct inotify_event *event)
 {
-    int           next, pair;
-    char          path[SBX_INIT_WATCH_PATH], *name;
-    sbx_auto_fd   fd = -1;
-    sbx_change_t  change;
+    int          rc, next, pair;
+    char         path[SBX_INIT_WATCH_PATH], *name;
+    sbx_auto_fd  fd = -1;
 
     pair = (event->mask & IN_MOVED_TO) && event->cookie == w->cookie;
 
@@ -559,10 +594,12 @@ sbx_init_watch_appeared(sbx_init_watch_t *w, int node,
         return 0;
     }
 
-    change = pair && w->hidden && w->replaces ? SBX_CHANGE_WRITE
-                                              : SBX_CHANGE_CREATE;
+    rc = pair && w->hidden && w->replaces
+         ? sbx_init_watch_tell(w, SBX_CHANGE_WRITE, node, event->name)
+         : sbx_init_watch_created(w, node, event->name, pair && w->hidden
+                                  && !(event->mask & IN_ISDIR));
 
-    if (sbx_init_watch_tell(w, change, node, event->name) != 0) {
+    if (rc != 0) {
         return -1;
     }
 
@@ -615,6 +652,21 @@ sbx_init_watch_appeared(sbx_init_watch_t *w, int node,
 }
 
 
+/* Whoever asks for more is told, too, that there is content. */
+
+static int
+sbx_init_watch_created(sbx_init_watch_t *w, int node, const char *name,
+    int written)
+{
+    if (sbx_init_watch_tell(w, SBX_CHANGE_CREATE, node, name) != 0) {
+        return -1;
+    }
+
+    return written && (w->flags & SBX_FILE_F_MORE)
+           ? sbx_init_watch_tell(w, SBX_CHANGE_WRITE, node, name) : 0;
+}
+
+
 static int
 sbx_init_watch_path(sbx_init_watch_t *w, int node, char *buf, size_t size)
 {
@@ -649,13 +701,10 @@ static int
 sbx_init_watch_tell(sbx_init_watch_t *w, sbx_change_t change, int node,
     const char *name)
 {
-    size_t          len;
-    sbx_f_change_t  head;
-    static uint8_t  buf[sizeof(sbx_f_change_t) + SBX_INIT_WATCH_PATH + 257];
-    char           *path;
+    size_t       len;
+    static char  path[SBX_INIT_WATCH_PATH + 257];
 
     w->wrote = -1;
-    path = (char *) buf + sizeof(sbx_f_change_t);
 
     if (sbx_init_watch_path(w, node, path, SBX_INIT_WATCH_PATH) != 0) {
         return sbx_init_watch_overflow(w);
@@ -672,23 +721,82 @@ sbx_init_watch_tell(sbx_init_watch_t *w, sbx_change_t change, int node,
         path[len++] = '/';
     }
 
-    head.change = change;
-    head.path_len = (uint32_t) len;
-    memcpy(buf, &head, sizeof(sbx_f_change_t));
-
-    return sbx_init_serve_frame(w->s, SBX_F_CHANGE, buf,
-                                sizeof(sbx_f_change_t) + len, w->e);
+    return w->tell(w, change, path, len);
 }
 
 
 static int
 sbx_init_watch_overflow(sbx_init_watch_t *w)
 {
+    return w->tell(w, SBX_CHANGE_OVERFLOW, NULL, 0);
+}
+
+
+static int
+sbx_init_watch_send(sbx_init_watch_t *w, sbx_change_t change,
+    const char *path, size_t len)
+{
+    if (sbx_init_watch_frame(w->s, change, path, len, w->e) != 0) {
+        return -1;
+    }
+
+    return (w->flags & SBX_FILE_F_MORE)
+           ? sbx_init_watch_entry(w->s, change, path, len, w->e) : 0;
+}
+
+
+int
+sbx_init_watch_frame(sbx_init_serve_t *s, sbx_change_t change,
+    const char *path, size_t len, sbx_error_t *e)
+{
     sbx_f_change_t  head;
+    static uint8_t  buf[sizeof(sbx_f_change_t) + SBX_INIT_WATCH_PATH + 257];
 
-    head.change = SBX_CHANGE_OVERFLOW;
-    head.path_len = 0;
+    head.change = change;
+    head.path_len = (uint32_t) len;
+    memcpy(buf, &head, sizeof(sbx_f_change_t));
 
-    return sbx_init_serve_frame(w->s, SBX_F_CHANGE, &head,
-                                sizeof(sbx_f_change_t), w->e);
+    if (len != 0) {
+        memcpy(buf + sizeof(sbx_f_change_t), path, len);
+    }
+
+    return sbx_init_serve_frame(s, SBX_F_CHANGE, buf,
+                                sizeof(sbx_f_change_t) + len, e);
+}
+
+
+int
+sbx_init_watch_entry(sbx_init_serve_t *s, sbx_change_t change,
+    const char *path, size_t len, sbx_error_t *e)
+{
+    char         real[SBX_PATH_MAX], name[256];
+    sbx_auto_fd  dir = -1;
+    struct stat  st;
+
+    if ((change != SBX_CHANGE_CREATE && change != SBX_CHANGE_WRITE
+         && change != SBX_CHANGE_CHMOD)
+        || sbx_copy_string(real, sizeof(real), path, len) != 0)
+    {
+        return 0;
+    }
+
+    if (len == 1) {
+        dir = sbx_init_open(s, real, O_PATH|O_DIRECTORY, NULL);
+        (void) strcpy(name, ".");
+
+    } else if (sbx_init_parent(s, real, 0, name, &dir, NULL) != 0) {
+        return 0;
+    }
+
+    /* gone, or going: that comes as a change of its own */
+
+    if (dir == -1 || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == -1) {
+        return 0;
+    }
+
+    if (sbx_init_entry_send(s, dir, name, path, len, e) != 0) {
+        return e->code == SBX_E_FILE ? 0 : -1;
+    }
+
+    return 0;
 }

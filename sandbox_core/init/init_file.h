@@ -13,7 +13,9 @@
 #define SBX_INIT_TEMPORARY   ".sandbox-upload-"   /* then 32 hex digits */
 #define SBX_INIT_REPLACES    "-r"     /* after them: takes a file's place */
 #define SBX_INIT_OPENED      10                   /* exit status */
-#define SBX_INIT_LOCK        4                    /* descriptor, in a server */
+#define SBX_INIT_LOCK        4                    /* in a server */
+#define SBX_INIT_KEEP        5                    /* file_keep.c, and on */
+#define SBX_INIT_KEEP_FDS    4
 
 /* What a server is about: each kind has a number of servers of its own, so
  * that what lasts cannot take those that every other call needs. */
@@ -21,14 +23,17 @@ typedef enum {
     SBX_INIT_KIND_CALL,
     SBX_INIT_KIND_LONG,                 /* archives and searches */
     SBX_INIT_KIND_WATCH,
+    SBX_INIT_KIND_KEEP,                 /* watches whose events are kept */
     SBX_INIT_KINDS
 } sbx_init_kind_t;
 
 #define SBX_INIT_SERVERS_CALL    12
 #define SBX_INIT_SERVERS_LONG    4
 #define SBX_INIT_SERVERS_WATCH   16
+#define SBX_INIT_SERVERS_KEEP    2
 #define SBX_INIT_SERVERS                                                     \
-    (SBX_INIT_SERVERS_CALL + SBX_INIT_SERVERS_LONG + SBX_INIT_SERVERS_WATCH)
+    (SBX_INIT_SERVERS_CALL + SBX_INIT_SERVERS_LONG + SBX_INIT_SERVERS_WATCH  \
+     + SBX_INIT_SERVERS_KEEP)
 
 /* A page or two that the process which serves has in common with init. */
 typedef struct {
@@ -38,6 +43,8 @@ typedef struct {
     volatile uint32_t   kind;          /* sbx_init_kind_t */
     volatile uint32_t   used;          /* by a server; init's */
     volatile uint32_t   user;          /* sbx_user_t, whose the temporary is */
+    volatile uint32_t   keeps;         /* watches, and has no call: sbx_user_t
+                                          + 1 */
     char                temporary[SBX_PATH_MAX + 64];
 } sbx_init_share_t;
 
@@ -89,6 +96,8 @@ int sbx_init_serve_next(sbx_init_serve_t *s, sbx_frame_t *frame,
     const uint8_t **payload, sbx_error_t *e);
 /* The time for the next step begins anew. */
 void sbx_init_serve_alarm(sbx_init_serve_t *s, unsigned seconds);
+/* The same, and one that has gone off while nothing was done is forgotten. */
+void sbx_init_serve_renew(sbx_init_serve_t *s, unsigned seconds);
 int sbx_init_serve_late(sbx_error_t *e);
 
 /*
@@ -168,6 +177,13 @@ void sbx_init_meta_drop(int fd);
 void sbx_init_meta_moved(int dir, const char *name);
 /* 1 if init keeps metadata of any file. */
 int sbx_init_meta_kept(void);
+
+/* file_keep.c: init's sockets for it; in a server they become SBX_INIT_KEEP
+ * and those after it. */
+int sbx_init_keep_open(sbx_error_t *e);
+int sbx_init_keep_inherit(void);
+/* The server was, or is no longer, one that keeps watches. */
+void sbx_init_keep_died(sbx_init_share_t *share);
 
 /* tree.c: a directory and all below it, by a name in dir. */
 int sbx_init_tree_remove(sbx_init_serve_t *s, int dir, const char *name,
@@ -258,6 +274,12 @@ int sbx_init_file_verb_pack(sbx_init_serve_t *s, sbx_f_end_t *end,
 int sbx_init_file_verb_unpack(sbx_init_serve_t *s, sbx_f_end_t *end,
     sbx_error_t *e);
 int sbx_init_file_verb_compose(sbx_init_serve_t *s, sbx_f_end_t *end,
+    sbx_error_t *e);
+int sbx_init_file_verb_watcher(sbx_init_serve_t *s, sbx_f_end_t *end,
+    sbx_error_t *e);
+int sbx_init_file_verb_events(sbx_init_serve_t *s, sbx_f_end_t *end,
+    sbx_error_t *e);
+int sbx_init_file_verb_unwatch(sbx_init_serve_t *s, sbx_f_end_t *end,
     sbx_error_t *e);
 
 

@@ -60,7 +60,10 @@ static const sbx_init_verb_t  sbx_init_verbs[] = {
     sbx_init_file_verb_watch,         /* SBX_FILE_WATCH */
     sbx_init_file_verb_pack,          /* SBX_FILE_PACK */
     sbx_init_file_verb_unpack,        /* SBX_FILE_UNPACK */
-    sbx_init_file_verb_compose        /* SBX_FILE_COMPOSE */
+    sbx_init_file_verb_compose,       /* SBX_FILE_COMPOSE */
+    sbx_init_file_verb_watcher,       /* SBX_FILE_WATCHER */
+    sbx_init_file_verb_events,        /* SBX_FILE_EVENTS */
+    sbx_init_file_verb_unwatch        /* SBX_FILE_UNWATCH */
 };
 
 static volatile sig_atomic_t  sbx_init_serve_expired;
@@ -164,11 +167,15 @@ sbx_init_serve_prepare(sbx_init_serve_t *s, int entered, sbx_error_t *e)
         }
     }
 
-    /* 0-2 are /dev/null; the call becomes 3, the lock 4, all else goes */
+    /* 0-2 are /dev/null; the call becomes 3, the lock 4, then come the
+     * sockets of watches, and all else goes */
 
     if (dup2(s->call, SBX_INIT_CONTROL) == -1
         || dup2(s->lock, SBX_INIT_LOCK) == -1
-        || syscall(SYS_close_range, SBX_INIT_LOCK + 1, ~0u, 0) == -1)
+        || sbx_init_keep_inherit() == -1
+        || syscall(SYS_close_range, SBX_INIT_KEEP + SBX_INIT_KEEP_FDS, ~0u,
+                   0)
+           == -1)
     {
         return sbx_error(e, errno, SBX_E_INTERNAL, "out of descriptors");
     }
@@ -377,7 +384,8 @@ sbx_init_serve_kind(sbx_init_serve_t *s, sbx_init_kind_t kind,
     } kinds[SBX_INIT_KINDS] = {
         { SBX_INIT_SERVERS_CALL, "file calls" },
         { SBX_INIT_SERVERS_LONG, "archives and searches" },
-        { SBX_INIT_SERVERS_WATCH, "watches" }
+        { SBX_INIT_SERVERS_WATCH, "watches" },
+        { SBX_INIT_SERVERS_KEEP, "watches that are kept" }
     };
 
     if (sbx_init_serve_lock(e) != 0) {
@@ -458,6 +466,14 @@ sbx_init_serve_alarm(sbx_init_serve_t *s, unsigned seconds)
 {
     s->share->progress++;
     (void) alarm(seconds);
+}
+
+
+void
+sbx_init_serve_renew(sbx_init_serve_t *s, unsigned seconds)
+{
+    sbx_init_serve_alarm(s, seconds);
+    sbx_init_serve_expired = 0;
 }
 
 
