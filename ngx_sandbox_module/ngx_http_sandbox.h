@@ -269,6 +269,10 @@ extern ngx_http_sandbox_route_t  ngx_http_sandbox_v1_routes[];
 extern ngx_http_sandbox_route_t  ngx_http_sandbox_admin_routes[];
 extern ngx_http_sandbox_route_t  ngx_http_sandbox_metrics_routes[];
 extern ngx_http_sandbox_route_t  ngx_http_sandbox_status_routes[];
+/* and in e2b/ */
+extern ngx_http_sandbox_route_t  ngx_http_sandbox_e2b_control_routes[];
+extern ngx_http_sandbox_route_t  ngx_http_sandbox_e2b_envd_routes[];
+extern ngx_http_sandbox_route_t  ngx_http_sandbox_e2b_code_routes[];
 
 
 /* What a request's address has been matched with. */
@@ -344,6 +348,8 @@ typedef struct {
 
     void                         *e2b;          /* ..._e2b_t; NULL: another
                                                    API */
+    ngx_chain_t                  *blocks;       /* that closed calls leave to
+                                                   those that follow */
 
     /* for variables; empty or -1 until known */
     ngx_str_t                     tenant;
@@ -426,6 +432,7 @@ struct ngx_http_sandbox_call_s {
                                                    they may be sent again */
     ngx_chain_t                  *queue_tail;
     ngx_chain_t                  *queue_free;
+    ngx_chain_t                 **spare;        /* blocks of calls before */
     size_t                        queued;       /* not sent yet */
     size_t                        held;         /* in queue */
     ngx_connection_t             *connection;
@@ -605,6 +612,12 @@ typedef struct {
 
 /* How many bytes at the end may be the beginning of a character. */
 size_t ngx_http_sandbox_text_tail(const u_char *p, size_t len);
+
+/* Of what was kept and what comes now, the whole characters, or all of it;
+ * they are there until the next event. */
+ngx_int_t ngx_http_sandbox_stream_whole(ngx_http_sandbox_stream_t *s,
+    ngx_http_sandbox_text_t *text, const u_char **data, size_t *len,
+    ngx_uint_t all);
 
 /*
  * An event of what can be told by now, {"type","data","offset"}; with "last"
@@ -809,6 +822,9 @@ ngx_int_t ngx_http_sandbox_templates_settle(ngx_conf_t *cf,
     ngx_http_sandbox_main_conf_t *smcf, sbx_config_t *config);
 /* NULL: the configuration says nothing of it. */
 ngx_http_sandbox_template_t *ngx_http_sandbox_template_find(
+    const ngx_http_sandbox_main_conf_t *smcf, const void *name, size_t len);
+/* What a session of that name gets: the built-in one has two names. */
+ngx_http_sandbox_template_t *ngx_http_sandbox_template_of(
     const ngx_http_sandbox_main_conf_t *smcf, const void *name, size_t len);
 void ngx_http_sandbox_template_limits(
     const ngx_http_sandbox_template_t *template, sbx_limits_t *limits);

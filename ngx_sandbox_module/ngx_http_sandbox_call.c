@@ -96,6 +96,7 @@ ngx_http_sandbox_call_create(ngx_http_request_t *r, sbx_op_t op,
     }
 
     call->request = r;
+    call->spare = &ctx->blocks;
     call->body_size = body_size;
     call->blob = blob;
     call->peer = NGX_INVALID_FILE;
@@ -294,7 +295,7 @@ ngx_http_sandbox_call_close(ngx_http_sandbox_call_t *call)
         call->blob = NGX_INVALID_FILE;
     }
 
-    call->queued = 0;
+    ngx_http_sandbox_call_leave_blocks(call);
 }
 
 

@@ -37,6 +37,8 @@ ngx_int_t ngx_http_sandbox_call_flush(ngx_http_sandbox_call_t *call);
 void ngx_http_sandbox_call_recycle(ngx_http_sandbox_call_t *call);
 /* All of it will. */
 void ngx_http_sandbox_call_rewind(ngx_http_sandbox_call_t *call);
+/* Nothing will be: its blocks are those of the request's next call. */
+void ngx_http_sandbox_call_leave_blocks(ngx_http_sandbox_call_t *call);
 
 
 #endif /* _NGX_HTTP_SANDBOX_CALL_H_INCLUDED_ */

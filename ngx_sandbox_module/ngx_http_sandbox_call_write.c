@@ -157,6 +157,10 @@ ngx_http_sandbox_call_block(ngx_http_sandbox_call_t *call)
     if (cl != NULL) {
         call->queue_free = cl->next;
 
+    } else if (*call->spare != NULL) {
+        cl = *call->spare;
+        *call->spare = cl->next;
+
     } else {
         cl = ngx_alloc_chain_link(pool);
 
@@ -355,4 +359,37 @@ ngx_http_sandbox_call_rewind(ngx_http_sandbox_call_t *call)
     }
 
     call->queued = call->held;
+}
+
+
+/* A request may make a thousand calls, one after the other. */
+
+void
+ngx_http_sandbox_call_leave_blocks(ngx_http_sandbox_call_t *call)
+{
+    ngx_uint_t    i;
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl, *next, *lists[2];
+
+    lists[0] = call->queue;
+    lists[1] = call->queue_free;
+
+    for (i = 0; i < 2; i++) {
+        for (cl = lists[i]; cl != NULL; cl = next) {
+            next = cl->next;
+            b = cl->buf;
+
+            b->pos = b->start;
+            b->last = b->start;
+
+            cl->next = *call->spare;
+            *call->spare = cl;
+        }
+    }
+
+    call->queue = NULL;
+    call->queue_tail = NULL;
+    call->queue_free = NULL;
+    call->queued = 0;
+    call->held = 0;
 }

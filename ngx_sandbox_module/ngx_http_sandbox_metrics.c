@@ -154,6 +154,9 @@ ngx_http_sandbox_metrics_zone(ngx_conf_t *cf,
     ngx_http_sandbox_metrics_ops(ngx_http_sandbox_admin_routes);
     ngx_http_sandbox_metrics_ops(ngx_http_sandbox_metrics_routes);
     ngx_http_sandbox_metrics_ops(ngx_http_sandbox_status_routes);
+    ngx_http_sandbox_metrics_ops(ngx_http_sandbox_e2b_control_routes);
+    ngx_http_sandbox_metrics_ops(ngx_http_sandbox_e2b_envd_routes);
+    ngx_http_sandbox_metrics_ops(ngx_http_sandbox_e2b_code_routes);
 
     smcf->metrics = ngx_shared_memory_add(cf, &name,
                                           NGX_HTTP_SANDBOX_METRICS_ZONE,

@@ -479,3 +479,31 @@ ngx_http_sandbox_op_cwd(const sbx_json_str_t *cwd, sbx_error_t *e)
 
     return 0;
 }
+
+
+/* As it was asked for; what is relative begins at the workspace. */
+
+void
+ngx_http_sandbox_op_cwd_json(ngx_http_sandbox_json_t *j, const char *cwd,
+    size_t len)
+{
+    size_t  n;
+    u_char  path[sizeof(NGX_HTTP_SANDBOX_OP_WORKSPACE) + SBX_PATH_MAX];
+
+    static const char  workspace[] = NGX_HTTP_SANDBOX_OP_WORKSPACE "/";
+
+    n = 0;
+
+    if (len == 0 || cwd[0] != '/') {
+        n = sizeof(workspace) - (len == 0 ? 2 : 1);
+        ngx_memcpy(path, workspace, n);
+    }
+
+    if (len != 0) {
+        ngx_memcpy(path + n, cwd, len);
+        n += len;
+    }
+
+    ngx_http_sandbox_json_raw(j, ",\"cwd\":");
+    ngx_http_sandbox_json_string(j, path, n);
+}

@@ -103,6 +103,10 @@ ngx_int_t ngx_http_sandbox_op_exit(ngx_http_request_t *r,
 /* A working directory that was given, or NULL data; 0 or -1: SBX_E_PATH. */
 int ngx_http_sandbox_op_cwd(const sbx_json_str_t *cwd, sbx_error_t *e);
 
+/* A member, "cwd", of what is absolute or relative to the workspace. */
+void ngx_http_sandbox_op_cwd_json(ngx_http_sandbox_json_t *j,
+    const char *cwd, size_t len);
+
 /* One stream of a command: its head, up to the cap. */
 
 typedef struct {

@@ -5,6 +5,8 @@
 #include "ngx_http_sandbox_op_code.h"
 
 
+#define NGX_HTTP_SANDBOX_OP_CHANGED_MAX   (1024 * 1024)
+
 static int ngx_http_sandbox_op_code_check(
     ngx_http_sandbox_op_code_body_t *body, sbx_error_t *e);
 static ngx_int_t ngx_http_sandbox_op_code_queue(ngx_http_sandbox_call_t *call,
@@ -13,6 +15,8 @@ static ngx_int_t ngx_http_sandbox_op_code_queue(ngx_http_sandbox_call_t *call,
 static ngx_int_t ngx_http_sandbox_op_code_accepted(
     ngx_http_sandbox_call_t *call);
 static ngx_int_t ngx_http_sandbox_op_code_begin(
+    ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
+static ngx_int_t ngx_http_sandbox_op_code_changed(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
 static ngx_int_t ngx_http_sandbox_op_code_end(ngx_http_sandbox_call_t *call,
     const u_char *payload);
@@ -135,6 +139,7 @@ ngx_http_sandbox_op_code_start(ngx_http_request_t *r,
 
     call->frame = ngx_http_sandbox_op_code_frame;
     code->waits.data = call;
+    code->asked = body->context;
 
     if (code->stream != NULL) {
         code->stream->call = call;
@@ -294,9 +299,17 @@ ngx_http_sandbox_op_code_frame(ngx_http_sandbox_call_t *call,
 
     code = call->data;
 
-    if (frame->type == SBX_F_ERROR && call->request->header_sent) {
+    if (frame->type == SBX_F_ERROR) {
         ngx_memcpy(&error, payload, sizeof(sbx_f_error_t));
-        return code->form->refused(call, &error);
+
+        if (call->request->header_sent) {
+            return code->form->refused(call, &error);
+        }
+
+        if (error.code == SBX_E_CONTEXT && code->form->missing != NULL) {
+            return ngx_http_sandbox_op_finish(call,
+                             code->form->missing(call->request, &code->asked));
+        }
     }
 
     rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
@@ -333,7 +346,7 @@ ngx_http_sandbox_op_code_frame(ngx_http_sandbox_call_t *call,
         return ngx_http_sandbox_op_code_result(call, frame, payload);
 
     case SBX_F_ENTRY:
-        return code->form->changed(call, payload, frame->length);
+        return ngx_http_sandbox_op_code_changed(call, payload, frame->length);
 
     default:
         return ngx_http_sandbox_op_broken(call, "a wrong frame for code");
@@ -453,6 +466,45 @@ ngx_http_sandbox_op_code_begin(ngx_http_sandbox_call_t *call,
     call->timeout = code->silence;
 
     return code->form->begin(call, &context);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_op_code_changed(ngx_http_sandbox_call_t *call,
+    const u_char *payload, size_t len)
+{
+    const char                  *path, *owner, *group, *target;
+    sbx_f_entry_t                entry;
+    ngx_http_sandbox_json_t     *j;
+    ngx_http_sandbox_op_code_t  *code;
+
+    code = call->data;
+    j = &code->files;
+
+    if (sbx_wire_check_entry(payload, len, &entry, &path, &owner, &group,
+                             &target)
+        != 0)
+    {
+        return ngx_http_sandbox_op_broken(call, "a file that cannot be");
+    }
+
+    if (!code->form->files) {
+        return NGX_OK;
+    }
+
+    if (j->size > NGX_HTTP_SANDBOX_OP_CHANGED_MAX) {
+        code->files_cut = 1;
+        return NGX_OK;
+    }
+
+    ngx_http_sandbox_json_raw(j, (j->size == 0) ? "{\"path\":"
+                                                : ",{\"path\":");
+    ngx_http_sandbox_json_string(j, path, entry.path_len);
+    ngx_http_sandbox_json_raw(j, ",\"size\":");
+    ngx_http_sandbox_json_int(j, (int64_t) entry.size);
+    ngx_http_sandbox_json_raw(j, "}");
+
+    return NGX_OK;
 }
 
 

@@ -55,13 +55,15 @@ typedef struct {
 
 typedef struct ngx_http_sandbox_op_code_s  ngx_http_sandbox_op_code_t;
 
-/* What returns ngx_int_t returns what frame() does, but for result(). */
+/* What returns ngx_int_t returns what frame() does, but for two. */
 
 typedef struct {
     ngx_msec_t                      wait;         /* until a stream that waits
                                                      for its turn has its
                                                      header; 0: at once */
     ngx_uint_t                      ascii;        /* of the text of results */
+    ngx_uint_t                      files;        /* that have changed are
+                                                     wanted */
 
     /* Its turn has come; ctx->context and ctx->language are known. */
     ngx_int_t                     (*begin)(ngx_http_sandbox_call_t *call,
@@ -79,13 +81,14 @@ typedef struct {
     void                          (*kept)(ngx_http_sandbox_op_code_t *code);
     /* It is whole: as a stream's _send() returns. */
     ngx_int_t                     (*result)(ngx_http_sandbox_call_t *call);
-    ngx_int_t                     (*changed)(ngx_http_sandbox_call_t *call,
-                                      const u_char *payload, size_t len);
     ngx_int_t                     (*end)(ngx_http_sandbox_call_t *call,
                                       sbx_f_ran_t *ran);
     /* An error after a stream's header: the run has not been. */
     ngx_int_t                     (*refused)(ngx_http_sandbox_call_t *call,
                                       const sbx_f_error_t *error);
+    /* There is no such context; for the finalizer.  NULL: as any error. */
+    ngx_int_t                     (*missing)(ngx_http_request_t *r,
+                                      const sbx_json_str_t *id);
 } ngx_http_sandbox_op_code_form_t;
 
 
@@ -103,9 +106,12 @@ struct ngx_http_sandbox_op_code_s {
     ngx_http_sandbox_json_t         plain;        /* the main text, quoted */
     ngx_http_sandbox_json_t         error;        /* an object's members */
     ngx_http_sandbox_json_t         files;        /* elements */
-    ngx_event_t                     waits;        /* for its turn */
+    ngx_event_t                     waits;        /* for its turn; the form's
+                                                     where that is not told */
     ngx_msec_t                      silence;      /* from its turn on */
     ngx_uint_t                      count;        /* which run it is */
+    sbx_json_str_t                  asked;        /* the context's id, or "" */
+    void                           *data;         /* the form's own */
     unsigned                        begun:1;      /* its turn has come */
     unsigned                        results_cut:1;
     unsigned                        files_cut:1;

@@ -124,8 +124,8 @@ ngx_http_sandbox_op_create_template(ngx_http_request_t *r,
 
     manifest = &body->manifest;
     smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
-    template = ngx_http_sandbox_template_find(smcf, body->template.data,
-                                              body->template.len);
+    template = ngx_http_sandbox_template_of(smcf, body->template.data,
+                                            body->template.len);
 
     if (template == NULL) {
         return ngx_http_sandbox_op_create_manifest(r, manifest, create, e);

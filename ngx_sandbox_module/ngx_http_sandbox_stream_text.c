@@ -40,17 +40,14 @@ ngx_http_sandbox_text_tail(const u_char *p, size_t len)
 
 
 ngx_int_t
-ngx_http_sandbox_stream_text(ngx_http_sandbox_stream_t *s, const char *type,
-    ngx_http_sandbox_text_t *text, ngx_uint_t base64, const u_char *data,
-    size_t len, ngx_uint_t last)
+ngx_http_sandbox_stream_whole(ngx_http_sandbox_stream_t *s,
+    ngx_http_sandbox_text_t *text, const u_char **data, size_t *len,
+    ngx_uint_t all)
 {
-    u_char                   *joined;
-    size_t                    tail;
-    uint64_t                  offset;
-    ngx_http_sandbox_json_t  *j;
+    u_char  *joined;
+    size_t   tail;
 
-    offset = text->offset - text->tail_len;
-    text->offset += len;
+    text->offset += *len;
 
     if (text->tail_len != 0) {
 
@@ -58,7 +55,7 @@ ngx_http_sandbox_stream_text(ngx_http_sandbox_stream_t *s, const char *type,
             return NGX_ERROR;
         }
 
-        joined = ngx_pnalloc(s->pool, text->tail_len + len);
+        joined = ngx_pnalloc(s->pool, text->tail_len + *len);
 
         if (joined == NULL) {
             return NGX_ERROR;
@@ -66,22 +63,42 @@ ngx_http_sandbox_stream_text(ngx_http_sandbox_stream_t *s, const char *type,
 
         ngx_memcpy(joined, text->tail, text->tail_len);
 
-        if (len != 0) {
-            ngx_memcpy(joined + text->tail_len, data, len);
+        if (*len != 0) {
+            ngx_memcpy(joined + text->tail_len, *data, *len);
         }
 
-        data = joined;
-        len += text->tail_len;
+        *data = joined;
+        *len += text->tail_len;
     }
 
-    tail = (base64 || last) ? 0 : ngx_http_sandbox_text_tail(data, len);
-    len -= tail;
+    tail = all ? 0 : ngx_http_sandbox_text_tail(*data, *len);
+    *len -= tail;
 
     if (tail != 0) {
-        ngx_memcpy(text->tail, data + len, tail);
+        ngx_memcpy(text->tail, *data + *len, tail);
     }
 
     text->tail_len = tail;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_sandbox_stream_text(ngx_http_sandbox_stream_t *s, const char *type,
+    ngx_http_sandbox_text_t *text, ngx_uint_t base64, const u_char *data,
+    size_t len, ngx_uint_t last)
+{
+    uint64_t                  offset;
+    ngx_http_sandbox_json_t  *j;
+
+    offset = text->offset - text->tail_len;
+
+    if (ngx_http_sandbox_stream_whole(s, text, &data, &len, base64 || last)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
 
     if (len == 0) {
         return NGX_OK;

@@ -122,6 +122,26 @@ ngx_http_sandbox_template_find(const ngx_http_sandbox_main_conf_t *smcf,
 }
 
 
+ngx_http_sandbox_template_t *
+ngx_http_sandbox_template_of(const ngx_http_sandbox_main_conf_t *smcf,
+    const void *name, size_t len)
+{
+    ngx_http_sandbox_template_t  *template;
+
+    static const ngx_str_t  alias = ngx_string("code-interpreter-v1");
+
+    template = ngx_http_sandbox_template_find(smcf, name, len);
+
+    if (template == NULL && len == alias.len
+        && ngx_memcmp(name, alias.data, len) == 0)
+    {
+        template = ngx_http_sandbox_template_find(smcf, "base", 4);
+    }
+
+    return template;
+}
+
+
 static ngx_http_sandbox_template_t *
 ngx_http_sandbox_template_add(ngx_conf_t *cf,
     ngx_http_sandbox_main_conf_t *smcf, ngx_str_t *name)

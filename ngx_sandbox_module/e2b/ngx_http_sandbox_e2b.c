@@ -47,6 +47,14 @@ ngx_http_sandbox_e2b_match(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx,
     ctx->e2b = e2b;
     ctx->refuse = ngx_http_sandbox_e2b_refuse_control;
 
+    /* a client reads each answer as it comes; files alone may be encoded,
+     * and what programs behind ports say */
+
+#if (NGX_HTTP_GZIP)
+    r->gzip_tested = 1;
+    r->gzip_ok = 0;
+#endif
+
     rc = ngx_http_sandbox_e2b_host(r, &port, &id);
     e2b->by_host = (rc == NGX_OK);
 
@@ -210,6 +218,11 @@ ngx_http_sandbox_e2b_data(ngx_http_request_t *r,
 
     default:
         e2b->plane = NGX_HTTP_SANDBOX_E2B_PLANE_PORT;
+
+#if (NGX_HTTP_GZIP)
+        r->gzip_tested = 0;
+#endif
+
         ctx->refuse = ngx_http_sandbox_e2b_refuse_port;
         ctx->port_kept = ngx_http_sandbox_e2b_port_kept;
         ctx->by_name = e2b->by_host;

@@ -72,11 +72,6 @@ typedef struct {
 #define ngx_http_sandbox_e2b(ctx)  ((ngx_http_sandbox_e2b_t *) (ctx)->e2b)
 
 
-extern ngx_http_sandbox_route_t  ngx_http_sandbox_e2b_control_routes[];
-extern ngx_http_sandbox_route_t  ngx_http_sandbox_e2b_envd_routes[];
-extern ngx_http_sandbox_route_t  ngx_http_sandbox_e2b_code_routes[];
-
-
 /*
  * Tokens.  out has NGX_HTTP_SANDBOX_E2B_TOKEN bytes, no NUL: lower-case
  * hexadecimal digits of HMAC-SHA-256.
@@ -117,6 +112,11 @@ ngx_int_t ngx_http_sandbox_e2b_refuse_gone(ngx_http_request_t *r,
     const ngx_http_sandbox_refusal_t *refusal);
 ngx_int_t ngx_http_sandbox_e2b_refuse_rpc(ngx_http_request_t *r,
     const ngx_http_sandbox_refusal_t *refusal);
+
+/* A text of the core in the names of this API, at most size bytes; their
+ * number. */
+size_t ngx_http_sandbox_e2b_names(u_char *dst, size_t size,
+    const ngx_str_t *text);
 
 /* {"code":status,"message":text}, with what refusals do before. */
 ngx_int_t ngx_http_sandbox_e2b_say(ngx_http_request_t *r, ngx_uint_t status,
@@ -252,9 +252,6 @@ ngx_int_t ngx_http_sandbox_e2b_rpc_create(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_e2b_rpc_list(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_e2b_rpc_restart(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_e2b_rpc_remove(ngx_http_request_t *r);
-
-/* Answers 501 with where there is something else. */
-ngx_int_t ngx_http_sandbox_e2b_reserved(ngx_http_request_t *r);
 
 
 #endif /* _NGX_HTTP_SANDBOX_E2B_H_INCLUDED_ */

@@ -30,7 +30,9 @@ ngx_int_t
 ngx_http_sandbox_e2b_refuse_control(ngx_http_request_t *r,
     const ngx_http_sandbox_refusal_t *refusal)
 {
+    u_char     text[NGX_MAX_ERROR_STR];
     ngx_int_t  rc;
+    ngx_str_t  message;
 
     if (r->header_sent) {
         return NGX_ERROR;
@@ -43,8 +45,15 @@ ngx_http_sandbox_e2b_refuse_control(ngx_http_request_t *r,
         return rc;
     }
 
-    return ngx_http_sandbox_e2b_send_error(r, refusal->status,
-                                           &refusal->detail);
+    message.data = text;
+    message.len = ngx_http_sandbox_e2b_names(text, sizeof(text),
+                                             &refusal->detail);
+
+    if (refusal->error == NGX_HTTP_SANDBOX_SESSION_NOT_FOUND) {
+        ngx_str_set(&message, "The sandbox was not found");
+    }
+
+    return ngx_http_sandbox_e2b_send_error(r, refusal->status, &message);
 }
 
 

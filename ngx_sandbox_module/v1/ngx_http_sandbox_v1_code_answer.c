@@ -6,8 +6,6 @@
 #include "ngx_http_sandbox_v1_code.h"
 
 
-#define NGX_HTTP_SANDBOX_V1_CHANGED_MAX   (1024 * 1024)
-
 /* after which a stream that waits for its turn says so */
 #define NGX_HTTP_SANDBOX_V1_CODE_WAIT     5000
 
@@ -23,8 +21,6 @@ static ngx_int_t ngx_http_sandbox_v1_code_result(
     ngx_http_sandbox_call_t *call);
 static ngx_int_t ngx_http_sandbox_v1_code_tell_error(
     ngx_http_sandbox_op_code_t *code);
-static ngx_int_t ngx_http_sandbox_v1_code_changed(
-    ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
 static ngx_int_t ngx_http_sandbox_v1_code_end(ngx_http_sandbox_call_t *call,
     sbx_f_ran_t *ran);
 static ngx_int_t ngx_http_sandbox_v1_code_refused(
@@ -47,14 +43,15 @@ static const char *const  ngx_http_sandbox_v1_code_types[] = {
 const ngx_http_sandbox_op_code_form_t  ngx_http_sandbox_v1_code_form = {
     NGX_HTTP_SANDBOX_V1_CODE_WAIT,
     0,                                        /* ascii */
+    1,                                        /* files */
     ngx_http_sandbox_v1_code_begin,
     ngx_http_sandbox_v1_code_output,
     ngx_http_sandbox_v1_code_field,
     NULL,                                     /* kept */
     ngx_http_sandbox_v1_code_result,
-    ngx_http_sandbox_v1_code_changed,
     ngx_http_sandbox_v1_code_end,
-    ngx_http_sandbox_v1_code_refused
+    ngx_http_sandbox_v1_code_refused,
+    NULL                                      /* missing */
 };
 
 
@@ -197,41 +194,6 @@ ngx_http_sandbox_v1_code_tell_error(ngx_http_sandbox_op_code_t *code)
     ngx_http_sandbox_json_copy(j, &code->error, 0);
 
     return ngx_http_sandbox_stream_send(code->stream);
-}
-
-
-static ngx_int_t
-ngx_http_sandbox_v1_code_changed(ngx_http_sandbox_call_t *call,
-    const u_char *payload, size_t len)
-{
-    const char                  *path, *owner, *group, *target;
-    sbx_f_entry_t                entry;
-    ngx_http_sandbox_json_t     *j;
-    ngx_http_sandbox_op_code_t  *code;
-
-    code = call->data;
-    j = &code->files;
-
-    if (sbx_wire_check_entry(payload, len, &entry, &path, &owner, &group,
-                             &target)
-        != 0)
-    {
-        return ngx_http_sandbox_op_broken(call, "a file that cannot be");
-    }
-
-    if (j->size > NGX_HTTP_SANDBOX_V1_CHANGED_MAX) {
-        code->files_cut = 1;
-        return NGX_OK;
-    }
-
-    ngx_http_sandbox_json_raw(j, (j->size == 0) ? "{\"path\":"
-                                                : ",{\"path\":");
-    ngx_http_sandbox_json_string(j, path, entry.path_len);
-    ngx_http_sandbox_json_raw(j, ",\"size\":");
-    ngx_http_sandbox_json_int(j, (int64_t) entry.size);
-    ngx_http_sandbox_json_raw(j, "}");
-
-    return NGX_OK;
 }
 
 

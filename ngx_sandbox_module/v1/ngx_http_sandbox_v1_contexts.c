@@ -235,7 +235,7 @@ ngx_http_sandbox_v1_contexts_add(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_json_string(j, id, context.id_len);
     ngx_http_sandbox_json_raw(j, ",\"language\":");
     ngx_http_sandbox_json_string(j, language, context.language_len);
-    ngx_http_sandbox_v1_cwd_json(j, cwd, context.cwd_len);
+    ngx_http_sandbox_op_cwd_json(j, cwd, context.cwd_len);
     ngx_http_sandbox_json_raw(j, ",\"state\":");
     ngx_http_sandbox_json_cstring(j,
                            ngx_http_sandbox_v1_context_states[context.state]);

@@ -111,10 +111,6 @@ int ngx_http_sandbox_v1_signal_bind(ngx_pool_t *pool, const ngx_str_t *text,
 int ngx_http_sandbox_v1_process_pid(ngx_http_request_t *r,
     sbx_f_process_t *process, sbx_error_t *e);
 
-/* A member, "cwd", of what is absolute or relative to the workspace. */
-void ngx_http_sandbox_v1_cwd_json(ngx_http_sandbox_json_t *j,
-    const char *cwd, size_t len);
-
 /* A call with its PROCESS frame queued; NULL when out of memory. */
 ngx_http_sandbox_call_t *ngx_http_sandbox_v1_process_call(
     ngx_http_request_t *r, const sbx_f_process_t *process, void *data);

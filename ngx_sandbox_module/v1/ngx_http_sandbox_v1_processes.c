@@ -212,34 +212,6 @@ ngx_http_sandbox_v1_process_command(ngx_http_sandbox_json_t *j,
 }
 
 
-/* As it was asked for; what is relative begins at the workspace. */
-
-void
-ngx_http_sandbox_v1_cwd_json(ngx_http_sandbox_json_t *j, const char *cwd,
-    size_t len)
-{
-    size_t  n;
-    u_char  path[sizeof(NGX_HTTP_SANDBOX_OP_WORKSPACE) + SBX_PATH_MAX];
-
-    static const char  workspace[] = NGX_HTTP_SANDBOX_OP_WORKSPACE "/";
-
-    n = 0;
-
-    if (len == 0 || cwd[0] != '/') {
-        n = sizeof(workspace) - (len == 0 ? 2 : 1);
-        ngx_memcpy(path, workspace, n);
-    }
-
-    if (len != 0) {
-        ngx_memcpy(path + n, cwd, len);
-        n += len;
-    }
-
-    ngx_http_sandbox_json_raw(j, ",\"cwd\":");
-    ngx_http_sandbox_json_string(j, path, n);
-}
-
-
 static ngx_int_t
 ngx_http_sandbox_v1_processes_add(ngx_http_sandbox_v1_processes_t *processes,
     const u_char *payload, size_t len)
@@ -271,7 +243,7 @@ ngx_http_sandbox_v1_processes_add(ngx_http_sandbox_v1_processes_t *processes,
                                                            : ",{\"pid\":");
     ngx_http_sandbox_json_int(j, state.pid);
     ngx_http_sandbox_v1_process_command(j, &state, args);
-    ngx_http_sandbox_v1_cwd_json(j, cwd, state.cwd_len);
+    ngx_http_sandbox_op_cwd_json(j, cwd, state.cwd_len);
     ngx_http_sandbox_json_raw(j, state.user == SBX_USER_ROOT
                                  ? ",\"user\":\"root\",\"tag\":"
                                  : ",\"user\":\"user\",\"tag\":");

@@ -124,6 +124,7 @@ typedef enum {
     SBX_INIT_CALL_READS,               /* attached to output */
     SBX_INIT_CALL_WRITES,              /* standard input */
     SBX_INIT_CALL_CANCELS,             /* waits for those that die */
+    SBX_INIT_CALL_KILLS,               /* waits for the one that dies */
     SBX_INIT_CALL_CLOSING              /* answered */
 } sbx_init_call_state_t;
 
@@ -150,7 +151,7 @@ struct sbx_init_call_s {
                                           that comes; LOGS: the last line
                                           that is told */
     uint64_t               seq;        /* LISTS, LOGS: the last one told;
-                                          READS: of the process */
+                                          READS, KILLS: of the process */
     sbx_init_turn_t        turn;       /* LISTS: of those left behind */
     uint64_t               count;      /* CANCELS, LOGS */
 
@@ -175,6 +176,11 @@ void sbx_init_call_exit(sbx_init_call_t *call, const sbx_f_exit_t *exit);
 int sbx_init_call_flush(sbx_init_call_t *call);
 void sbx_init_call_free(sbx_init_call_t *call);
 sbx_init_call_t *sbx_init_call_each(sbx_init_call_t *previous);
+
+/* process_kill.c */
+void sbx_init_call_signal(sbx_init_call_t *call);
+void sbx_init_call_cancel(sbx_init_call_t *call);
+void sbx_init_kill_tick(uint64_t now);
 
 /* process_output.c */
 void sbx_init_reader_begin(sbx_init_call_t *call);

@@ -12,7 +12,6 @@
 #include "init_process.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -29,9 +28,7 @@ static int sbx_init_call_terminal(const sbx_init_call_t *call,
 static void sbx_init_call_do(sbx_init_call_t *call);
 static void sbx_init_call_get(sbx_init_call_t *call);
 static void sbx_init_call_list(sbx_init_call_t *call);
-static void sbx_init_call_signal(sbx_init_call_t *call);
 static void sbx_init_call_resize(sbx_init_call_t *call);
-static void sbx_init_call_cancel(sbx_init_call_t *call);
 static void sbx_init_call_drop(sbx_init_call_t *call);
 
 
@@ -543,44 +540,6 @@ sbx_init_call_list(sbx_init_call_t *call)
 }
 
 
-int
-sbx_init_process_signal(sbx_init_command_t *c, const sbx_f_process_t *ask)
-{
-    if (ask->flags & SBX_PROCESS_FOREGROUND) {
-        return sbx_init_tty_signal(c, ask->signal);
-    }
-
-    return sbx_init_command_signal(c, ask->signal);
-}
-
-
-static void
-sbx_init_call_signal(sbx_init_call_t *call)
-{
-    int          rc;
-    sbx_error_t  e;
-
-    if (call->process != NULL) {
-        rc = sbx_init_process_signal(call->process->command, &call->ask);
-
-    } else {
-        rc = sbx_init_orphan_signal(call->ask.pid, call->ask.signal);
-    }
-
-    call->process = NULL;
-
-    if (rc == -1) {
-        (void) sbx_error(&e, errno, errno == ESRCH ? SBX_E_PROCESS
-                                                   : SBX_E_INTERNAL,
-                         "process %d takes no signal", call->ask.pid);
-        sbx_init_call_error(call, &e);
-        return;
-    }
-
-    sbx_init_call_end(call, 0);
-}
-
-
 static void
 sbx_init_call_resize(sbx_init_call_t *call)
 {
@@ -605,85 +564,18 @@ sbx_init_call_resize(sbx_init_call_t *call)
 }
 
 
-/* The answer waits for those that die. */
-
-static void
-sbx_init_call_cancel(sbx_init_call_t *call)
-{
-    sbx_init_command_t  *c;
-
-    sbx_init_call_send(call, SBX_F_ACCEPTED, NULL, 0);
-
-    for (c = sbx_init_command_each(NULL);
-         c != NULL;
-         c = sbx_init_command_each(c))
-    {
-        if (!c->started || c->reaped || c->killed || c->code != NULL) {
-            continue;
-        }
-
-        call->count++;
-        sbx_init_command_kill(c, SBX_REASON_CANCELLED);
-    }
-
-    call->count += sbx_init_code_cancel();
-    sbx_init_left_cancel();
-    sbx_init_hold_drop(NULL);
-
-    call->state = SBX_INIT_CALL_CANCELS;
-    call->give_up = sbx_now_us() + SBX_INIT_LINGER;
-    sbx_init_loop_wake(0);
-}
-
-
-static int
-sbx_init_call_cancelling(void)
-{
-    sbx_init_command_t  *c;
-
-    for (c = sbx_init_command_each(NULL);
-         c != NULL;
-         c = sbx_init_command_each(c))
-    {
-        if (c->state >= SBX_INIT_LAUNCHING && c->state <= SBX_INIT_OVER
-            && c->killed && c->reason == SBX_REASON_CANCELLED && !c->settled)
-        {
-            return 1;
-        }
-    }
-
-    return sbx_init_left_cancelling() || sbx_init_code_cancelling();
-}
-
-
 void
 sbx_init_call_tick(uint64_t now)
 {
-    int               waits;
     sbx_init_call_t  *call;
 
     sbx_init_hold_tick(now);
-    waits = -1;
+    sbx_init_kill_tick(now);
 
     for (call = sbx_init_call_each(NULL);
          call != NULL;
          call = sbx_init_call_each(call))
     {
-        if (call->state == SBX_INIT_CALL_CANCELS) {
-
-            if (waits == -1) {
-                waits = sbx_init_call_cancelling();
-            }
-
-            if (!waits || now >= call->give_up) {
-                sbx_init_call_end(call, call->count);
-                sbx_init_call_interest(call);
-
-            } else {
-                sbx_init_loop_wake(now + 2000);
-            }
-        }
-
         if (call->state == SBX_INIT_CALL_CLOSING) {
 
             if (now >= call->give_up) {

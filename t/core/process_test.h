@@ -9,7 +9,7 @@
 
 
 static init_session_t  s;
-static init_result_t   r;
+static init_result_t   r __attribute__((unused));
 
 
 /* What a call about processes has been answered. */
@@ -98,7 +98,8 @@ next(init_call_t *call, answer_t *w)
                                w->state.cwd_len);
         (void) sbx_copy_string(w->tag, sizeof(w->tag), tag,
                                w->state.tag_len);
-        memcpy(w->args, args, w->state.args_len);
+        memcpy(w->args, args, (size_t) w->state.args_len
+                              + w->state.env_len);
         break;
 
     case SBX_F_OUTPUT:

@@ -55,16 +55,21 @@ function told(ok, name, error) {
     lines++
     console.log(`${ok ? 'ok' : 'not ok'} - ${name.replaceAll('#', '')}`)
 
-    if (!ok) {
-        const text = error?.stack ?? String(error)
+    if (ok)
+        return
 
-        for (const line of text.split('\n').slice(0, 16))
-            console.log(`# ${line}`)
-    }
+    /* of the stack, where the check is */
+    const [ text, ...stack ] = (error?.stack ?? String(error))
+        .split(/\n(?=    at )/)
+
+    for (const line of [ ...text.split('\n'), ...stack.filter(
+        (at) => /\.mjs/.test(at) && !/harness|node_modules/.test(at)) ])
+        console.log(`# ${line}`)
 }
 
 
 async function limited(name, run) {
+    const start = Date.now()
     let timer
 
     const late = new Promise((_, reject) => {
@@ -79,7 +84,16 @@ async function limited(name, run) {
     } finally {
         clearTimeout(timer)
     }
+
+    if (Date.now() - start > 1_000)
+        console.log(`# ${name}: ${Date.now() - start} ms`)
 }
+
+
+/* Nobody waits for it, and a program of a user's would end. */
+process.on('unhandledRejection', (error) => {
+    told(false, 'no error comes unasked', error)
+})
 
 
 /* Runs all groups, at most so many at a time, and ends the process. */

@@ -16,6 +16,8 @@ METHODS = (
     ('application/javascript', '_repr_javascript_'),
 )
 SCALARS = frozenset((int, float, str, bytes, bool, complex, type(None)))
+CHART = 'application/vnd.sandbox.chart+json'
+DATA = 'application/vnd.sandbox.data+json'
 SHORT = 79                      # columns, as in pretty
 NAME_MAX = 128
 
@@ -96,7 +98,16 @@ def of(kernel, value, include=None, exclude=None):
         # Unless "%config InlineBackend" says what it is to be.
         if len(bundle) == 1:
             bundle['image/png'] = figures.image(value)
+
+        # Once it is drawn, which gives its ticks their labels.
+        from . import charts
+        bundle[CHART] = charts.of(value)
         figures.was_shown(value)
+
+    if 'pandas.core.frame' in sys.modules and \
+            isinstance(value, sys.modules['pandas.core.frame'].DataFrame):
+        from . import tables
+        bundle[DATA] = tables.of(value)
 
     bundle.update(found)
 
