@@ -84,8 +84,9 @@ typedef struct {
  * their names without the prefix.  Paths begin with the call's own instead of
  * the real one.  A LIST goes through each directory right after its name.
  *
- * Of watches: path must be a directory, else E_FILE_TYPE.  A file that is new,
- * or in a directory that is, comes as CREATE and WRITE.  An ENTRY follows each
+ * Of watches: path must be a directory, else E_FILE_TYPE.  A new file that was
+ * uploaded comes as CREATE, CHMOD, WRITE, as if it had been written in its
+ * place; one in a directory that is new as CREATE, WRITE.  An ENTRY follows each
  * CREATE, WRITE and CHMOD of what is there when it is sent.
  */
 
