@@ -86,8 +86,8 @@ typedef struct {
  *
  * Of watches: path must be a directory, else E_FILE_TYPE.  A new file that was
  * uploaded comes as CREATE, CHMOD, WRITE, as if it had been written in its
- * place; one in a directory that is new as CREATE, WRITE.  An ENTRY follows each
- * CREATE, WRITE and CHMOD of what is there when it is sent.
+ * place; one in a directory that is new as CREATE, WRITE.  An ENTRY follows
+ * each CREATE, WRITE and CHMOD of what is there when it is sent.
  */
 
 #define SBX_FILE_METADATA_MAX   4096
