@@ -19,7 +19,16 @@ use SandboxTest::Stream qw(stands_still);
 my $FALSE = JSON::PP::false;
 my $MB = 1 << 20;
 
-my $t = connect_server();
+my $H2 = SandboxTest::free_port();
+
+my $t = connect_server(http => <<"END");
+    server {
+        listen 127.0.0.1:$H2 http2;
+        location /e2b/ {
+            sandbox_api e2b;
+        }
+    }
+END
 my $s = create_ok({ timeout_s => 3600 });
 
 
@@ -557,6 +566,41 @@ subtest 'a stream of input that nobody reads' => sub {
     is_deeply(said($c), $TAKEN, 'until it is read');
     is_ok(ask('CloseStdin', pid($f)));
     is($f->rest->{stdout}, ($count + 1) * 60_000 . "\n", 'all of it');
+};
+
+
+# A body that has ended before it is read.
+
+subtest 'a stream of input over HTTP/2' => sub {
+    plan(skip_all => 'curl has no HTTP/2')
+        if `curl --version 2>/dev/null` !~ /HTTP2/;
+
+    my $f = start($s, 'cat');
+    my $h = rpc_headers($s);
+    my $path = $t->prefix . '/message';
+
+    for my $n (1 .. 5) {
+        open my $file, '>', $path or die $!;
+        print $file map({ envelope(SandboxTest::More::json_of($_)) }
+                        { start => pid($f) }, data_of("line $n\n"));
+        close $file;
+
+        open my $curl, '-|', 'curl', '-sS', '--http2-prior-knowledge', '-m',
+            within(30), map({ ('-H', "$_: $h->{$_}") } keys %$h), '-H',
+            'Content-Type: application/connect+json', '--data-binary',
+            "\@$path", "http://127.0.0.1:$H2/e2b/process.Process/StreamInput"
+            or die $!;
+        my $answer = do { local $/; <$curl> };
+        close $curl;
+
+        is_deeply([ map { $_->[0] } envelopes($answer) ], [ 0, 2 ],
+                  "it is taken, $n");
+    }
+
+    is($f->until(qr/line 5\n/)->{stdout},
+       join('', map { "line $_\n" } 1 .. 5), 'all of it');
+    unlink $path;
+    end_it($f);
 };
 
 
