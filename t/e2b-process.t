@@ -21,14 +21,8 @@ my $MB = 1 << 20;
 
 my $H2 = SandboxTest::free_port();
 
-my $t = connect_server(http => <<"END");
-    server {
-        listen 127.0.0.1:$H2 http2;
-        location /e2b/ {
-            sandbox_api e2b;
-        }
-    }
-END
+my $t = connect_server(http => "server { listen 127.0.0.1:$H2 http2; "
+                               . "location /e2b/ { sandbox_api e2b; } }\n");
 my $s = create_ok({ timeout_s => 3600 });
 
 
