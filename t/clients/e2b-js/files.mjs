@@ -164,11 +164,12 @@ group('files', async (check) => {
     })
 
     await check('what is not there', async () => {
-        for (const promise of [
-            files.read('nope'), files.list('nope'), files.getInfo('nope'),
-            files.rename('nope', 'x'), files.watchDir('nope', () => {}),
+        for (const call of [
+            () => files.read('nope'), () => files.list('nope'),
+            () => files.getInfo('nope'), () => files.rename('nope', 'x'),
+            () => files.watchDir('nope', () => {}),
         ])
-            await refused(promise, FileNotFoundError)
+            await refused(call(), FileNotFoundError)
 
         const error = await thrown(files.read('/nope'))
         assert.equal(error.message, "path '/nope' does not exist")

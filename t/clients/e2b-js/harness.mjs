@@ -69,6 +69,7 @@ function told(ok, name, error) {
 
 
 async function limited(name, run) {
+    const start = Date.now()
     let timer
 
     const late = new Promise((_, reject) => {
@@ -83,7 +84,16 @@ async function limited(name, run) {
     } finally {
         clearTimeout(timer)
     }
+
+    if (Date.now() - start > 1_000)
+        console.log(`# ${name}: ${Date.now() - start} ms`)
 }
+
+
+/* Nobody waits for it, and a program of a user's would end. */
+process.on('unhandledRejection', (error) => {
+    told(false, 'no error comes unasked', error)
+})
 
 
 /* Runs all groups, at most so many at a time, and ends the process. */

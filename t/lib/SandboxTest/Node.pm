@@ -162,8 +162,8 @@ sub run {
             $seen++;
         } elsif ($line =~ /^1\.\.(\d+)$/) {
             $plan = $1;
-        } elsif ($line =~ /^# (\S+): \d+ ms$/) {
-            note($line);
+        } elsif ($line =~ /^# (.*: \d+ ms)$/) {
+            note($1);
         } else {
             diag($line =~ s/^# //r);
         }
