@@ -415,6 +415,7 @@ ngx_http_sandbox_keys_presented(ngx_http_request_t *r, ngx_str_t *key)
     ngx_str_t  other;
 
     ngx_str_null(key);
+    ngx_str_null(&other);
 
     plain = ngx_http_sandbox_op_header(r, "x-api-key", key);
     bearer = ngx_http_sandbox_keys_bearer(r, &other);

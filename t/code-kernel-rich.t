@@ -19,6 +19,7 @@ use SandboxTest::Kernel;
 my $missing = kernel_missing('python');
 plan(skip_all => $missing) if $missing;
 
+my $FIGURE = 'text/plain image/png application/vnd.sandbox.chart+json';
 my $PNG = "\x89PNG\r\n\x1a\n";
 my ($k, $r);
 
@@ -308,7 +309,7 @@ SKIP: {
     my $plt = "import matplotlib.pyplot as plt, sys\n";
 
     $r = $k->run("${plt}plt.plot([1, 2])\nplt.show()");
-    is_deeply(types($r), ['text/plain image/png'], 'a figure that is shown');
+    is_deeply(types($r), [$FIGURE], 'a figure that is shown');
     like(decode_base64($r->{results}[0]{'image/png'}), qr/^$PNG/, 'is a PNG');
     like($r->{results}[0]{'text/plain'},
          qr/^<Figure size \d+x\d+ with 1 Axes>/, 'and text');
@@ -323,7 +324,7 @@ SKIP: {
 
 
     $r = $k->run("plt.plot([1, 2])\nNone");
-    is_deeply(types($r), ['text/plain image/png'], 'one that is not shown is');
+    is_deeply(types($r), [$FIGURE], 'one that is not shown is');
     is_deeply(types($k->run('1')), ['text/plain'], 'once');
 
     $r = $k->run("l = plt.plot([1, 2])\nprint(1)\nplt.figure()\n"
@@ -338,7 +339,7 @@ SKIP: {
     isnt($images->[0], $images->[1], 'each with its own lines');
 
     $r = $k->run("fig, ax = plt.subplots()\nax.plot([1])\nfig");
-    is_deeply(types($r), ['text/plain image/png'], 'a figure as a value');
+    is_deeply(types($r), [$FIGURE], 'a figure as a value');
     is($r->{results}[0]{main}, '1', 'is the result, once');
     $r = $k->run("fig, ax = plt.subplots()\nax.plot([1])\ndisplay(fig)\n"
                  . "ax.plot([2, 3])\nNone");
@@ -359,7 +360,7 @@ SKIP: {
 
     $r = $k->run("from matplotlib.figure import Figure\nf = Figure()\n"
                  . "f.subplots().plot([1])\nf");
-    is_deeply(types($r), ['text/plain image/png'], 'one without pyplot');
+    is_deeply(types($r), [$FIGURE], 'one without pyplot');
     is($k->run("plt.plot([1]); plt.savefig('a.png'); plt.close()\n"
                . "os.path.getsize('a.png') > 1000")->{text}, 'True',
        'one that is saved');
@@ -421,7 +422,7 @@ PY
         like($r->{results}[0]{'image/svg+xml'}, qr/<svg/, 'which is one');
         $r = $k->run("%config InlineBackend.figure_format = 'retina'\n"
                      . "plt.plot([1]); None");
-        is_deeply(types($r), ['text/plain image/png'], 'of double size');
+        is_deeply(types($r), [$FIGURE], 'of double size');
         $k->stop;
     }
 
@@ -449,7 +450,8 @@ SKIP: {
     $k = kernel('python');
     $r = $k->run("import pandas as pd\npd.DataFrame({'a': [1, 2], "
                  . "'é': ['x', None]})");
-    is("@{ $r->{main}{types} }", 'text/plain text/html', 'a data frame');
+    is("@{ $r->{main}{types} }", 'text/plain text/html '
+       . 'application/vnd.sandbox.data+json', 'a data frame');
     is($r->{text}, "   a     é\n0  1     x\n1  2  None", 'is text');
     like($r->{main}{'text/html'}, qr{<table.*<th>é</th>.*<td>None</td>}s,
          'and HTML');

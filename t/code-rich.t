@@ -58,8 +58,11 @@ subtest 'tables' => sub {
     my $j = code($s, "import pandas as pd\npd.DataFrame({'a': [1, 2]})",
                  %slow);
 
-    is(types_of($j->{results}[0]), 'text/html text/plain', 'HTML and text');
-    like($j->{results}[0]{'text/html'}, qr/<table.*<td>2</s, 'of which this');
+    is(types_of($j->{results}[0]), 'application/vnd.sandbox.data+json '
+       . 'text/html text/plain', 'data, HTML and text');
+    is_deeply($j->{results}[0]{'application/vnd.sandbox.data+json'},
+              { a => [ 1, 2 ] }, 'of which this');
+    like($j->{results}[0]{'text/html'}, qr/<table.*<td>2</s, 'and this');
     like($j->{text}, qr/^   a\n0  1\n1  2$/, 'and this');
 };
 

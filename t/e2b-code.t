@@ -231,6 +231,8 @@ subtest 'variables of one run' => sub {
 
     is(execute($code, env_vars => { FOO => 'bar' })->{text}, 'bar', 'in it');
     is(execute($code)->{text}, undef, 'and not after it');
+    is(execute("os.environ['E2B_SANDBOX'], os.environ['E2B_SANDBOX_ID']")
+       ->{text}, "('true', '$s')", 'and those of the sandbox');
     is(execute($code, env_vars => undef, context_id => undef,
                language => undef, more => {})->{text}, undef,
        'nulls and what is not known count as left out');
@@ -304,8 +306,14 @@ subtest 'contexts' => sub {
     $c = plane('POST', '/contexts', json => {})->{json};
     is("$c->{language} $c->{cwd}", 'python /home/user', 'by default');
     plane('DELETE', "/contexts/$c->{id}");
-    is(plane('POST', '/contexts', json => { cwd => '/not/there' })->{status}
-       >= 400, 1, 'a directory that is not there');
+
+    for my $cwd ('/not/there', '/root') {
+        $c = plane('POST', '/contexts', json => { cwd => $cwd })->{json};
+        is($c->{cwd}, '/home/user', "$cwd: it says where it begins");
+        is(execute('import os; os.getcwd()', context_id => $c->{id})->{text},
+           '/home/user', 'and does');
+        plane('DELETE', "/contexts/$c->{id}");
+    }
 };
 
 
@@ -328,6 +336,66 @@ subtest 'turns, and a client that goes away' => sub {
     my ($result) = grep { $_->{type} eq 'result' } @lines;
     is($result->{text}, "(True, 'kept')",
        'the first is interrupted, and its state stays');
+};
+
+
+subtest 'a sandbox that is killed' => sub {
+    my $gone = create_ok();
+    my $f = stream('POST', '/execute', %base, headers => headers($gone),
+                   json => { code => "print('on')\nimport time; "
+                                     . "time.sleep(60)" });
+    $f->until('stdout');
+    destroy($gone);
+
+    my @lines = $f->until('end_of_execution', 20);
+    ok(!(grep { $_->{type} eq 'end_of_execution' } @lines),
+       'its stream has no end');
+    ok(!$f->{whole}, 'but breaks off');
+    is(plane('GET', '/health', headers => headers($gone))->{status}, 502,
+       'and it is not there');
+};
+
+
+# What is not installed is not there in sessions either.
+
+subtest 'figures, tables and images' => sub {
+    my %has = map { $_ => system("/usr/bin/python3 -c 'import $_' "
+                                 . '2>/dev/null') == 0 }
+                  qw(matplotlib pandas PIL);
+
+    SKIP: {
+        skip 'matplotlib is not installed', 2 if !$has{matplotlib};
+
+        my $r = execute("import matplotlib.pyplot as plt\n"
+                        . "plt.plot([1, 2], [3, 4], label='\x{20ac}')\n"
+                        . "plt.show()\n7");
+        my ($figure) = @{ $r->{results} };
+
+        is(join(' ', sort keys %$figure),
+           'chart is_main_result png text type', 'a figure');
+        is_deeply($figure->{chart}{elements},
+                  [ { label => "\x{20ac}",
+                      points => [ [ 1, 3 ], [ 2, 4 ] ] } ], 'as data');
+        is($r->{text}, '7', 'beside the value');
+    }
+
+    SKIP: {
+        skip 'pandas is not installed', 1 if !$has{pandas};
+
+        is_deeply(execute("pd.DataFrame({'a': [1, 2]})")->{main}{data},
+                  { a => [ 1, 2 ] }, 'a table');
+    }
+
+    SKIP: {
+        skip 'PIL is not installed', 2 if !$has{PIL};
+
+        my $r = execute("from PIL import Image\n"
+                        . "i = Image.new('RGB', (2, 2))\ni.show()\n"
+                        . "i.save('i.png')");
+        is(scalar(grep { $_->{png} } @{ $r->{results} }), 2,
+           'images that are shown, and saved');
+        is($r->{stderr}, '', 'without a word');
+    }
 };
 
 

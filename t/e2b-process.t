@@ -150,6 +150,29 @@ subtest 'what its client is told' => sub {
 };
 
 
+subtest 'how long a command may run' => sub {
+    my $short = create_ok({ manifest => { resources => {
+        exec_timeout_s => 0.1 } } });
+    my @sleep = ($short, 'sleep 0.3; echo ok', stdin => $FALSE);
+
+    is(start(@sleep, ms => 60000)->rest->{stdout}, "ok\n",
+       'as long as the call says, whatever the session has');
+    is(start(@sleep)->rest->{stdout}, "ok\n", 'or for ever');
+    is(start(@sleep, ms => 100)->rest->{error}{code}, 'deadline_exceeded',
+       'or less');
+    destroy($short);
+
+    # who looks at it sees an end
+
+    my $f = start($s, 'sleep 60', stdin => $FALSE, ms => 500);
+    my $c = follow_again(pid($f));
+
+    $f->close;
+    is($c->rest->{end}{error}, 'signal: killed: its time was over',
+       'when nobody listens any more, too');
+};
+
+
 subtest 'the list' => sub {
     my $f = start($s, [ 'sleep', '60' ], tag => 'a "tag"', cwd => '/tmp',
                   envs => { A => 'b' });
@@ -299,11 +322,16 @@ subtest 'standard input' => sub {
     is_ok(ask('CloseStdin', pid($f)), 'it is closed');
     is($f->rest->{end}{exitCode}, 0, 'which ends cat');
     error_is(ask('CloseStdin', pid($f)), 'not_found', qr/./, 'it has ended');
+    error_is(ask('SendInput', { pid => $f->{pid}, data => 'x' }),
+             'not_found', qr/./, 'for another client, too');
 
     $f = start($s, 'exec 0<&-; echo x; exec sleep 60');
     $f->until(qr/x/);
     is_ok(ask('CloseStdin', pid($f)), 'closed');
     is_ok(ask('CloseStdin', pid($f)), 'closed again');
+    error_is(ask('SendInput', { pid => $f->{pid}, data => 'x' }),
+             'internal', qr/^error writing to stdin: .* not open/,
+             'of another client');
     error_is(write_to($f, 'x'), 'internal', qr/^error writing to stdin/,
              'nothing is written to it');
     end_it($f);

@@ -60,6 +60,8 @@ struct ngx_http_sandbox_e2b_contexts_s {
     sbx_json_str_t                  id;
     ngx_uint_t                      defaults;     /* that are there: bits */
     ngx_uint_t                      rpc;
+    sbx_json_str_t                  language;
+    sbx_json_str_t                  cwd;
     ngx_int_t                     (*answer)(ngx_http_request_t *r,
                                       ngx_http_sandbox_e2b_contexts_t *c);
 };

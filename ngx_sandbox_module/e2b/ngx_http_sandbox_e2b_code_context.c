@@ -10,6 +10,10 @@
 #define NGX_HTTP_SANDBOX_E2B_CONTEXT_SLOW  90000
 
 
+static ngx_http_sandbox_call_t *ngx_http_sandbox_e2b_contexts_call(
+    ngx_http_request_t *r, ngx_http_sandbox_e2b_contexts_t *c);
+static ngx_int_t ngx_http_sandbox_e2b_contexts_again(
+    ngx_http_sandbox_call_t *call);
 static ngx_int_t ngx_http_sandbox_e2b_contexts_frame(
     ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
     const u_char *payload, ngx_fd_t fd);
@@ -100,9 +104,7 @@ ngx_http_sandbox_e2b_contexts_ask(ngx_http_request_t *r,
 {
     ngx_str_t                         cwd;
     sbx_error_t                       e;
-    sbx_f_code_t                      wire;
     ngx_http_sandbox_ctx_t           *ctx;
-    ngx_http_sandbox_call_t          *call;
     ngx_http_sandbox_e2b_contexts_t  *c;
 
     if (body->cwd.len != 0) {
@@ -139,25 +141,71 @@ ngx_http_sandbox_e2b_contexts_ask(ngx_http_request_t *r,
 
     c->verb = verb;
     c->id = body->id;
+    c->language = body->language;
+    c->cwd = body->cwd;
     c->answer = answer;
     c->rpc = ngx_http_sandbox_e2b(ngx_http_sandbox_ctx(r))->rpc;
     ngx_http_sandbox_json_init(&c->json, r->pool);
 
-    ngx_memzero(&wire, sizeof(sbx_f_code_t));
-    wire.verb = verb;
+    return ngx_http_sandbox_op_start(r,
+                                     ngx_http_sandbox_e2b_contexts_call(r, c));
+}
 
-    call = ngx_http_sandbox_op_code_call(r, &wire, &body->id, &body->language,
-                                         &body->cwd, c);
+
+static ngx_http_sandbox_call_t *
+ngx_http_sandbox_e2b_contexts_call(ngx_http_request_t *r,
+    ngx_http_sandbox_e2b_contexts_t *c)
+{
+    sbx_f_code_t              wire;
+    ngx_http_sandbox_call_t  *call;
+
+    ngx_memzero(&wire, sizeof(sbx_f_code_t));
+    wire.verb = c->verb;
+
+    call = ngx_http_sandbox_op_code_call(r, &wire, &c->id, &c->language,
+                                         &c->cwd, c);
 
     if (call != NULL) {
         call->frame = ngx_http_sandbox_e2b_contexts_frame;
 
-        if (verb != SBX_CODE_LIST) {
+        if (c->verb != SBX_CODE_LIST) {
             call->timeout = NGX_HTTP_SANDBOX_E2B_CONTEXT_SLOW;
         }
     }
 
-    return ngx_http_sandbox_op_start(r, call);
+    return call;
+}
+
+
+/* Clients know no error of a directory: the context begins at home then, and
+ * says so. */
+
+static ngx_int_t
+ngx_http_sandbox_e2b_contexts_again(ngx_http_sandbox_call_t *call)
+{
+    ngx_http_request_t               *r;
+    ngx_http_sandbox_call_t          *next;
+    ngx_http_sandbox_e2b_contexts_t  *c;
+
+    r = call->request;
+    c = call->data;
+
+    c->cwd.len = 0;
+    next = ngx_http_sandbox_e2b_contexts_call(r, c);
+
+    if (next != NULL) {
+        ngx_http_sandbox_call_close(call);
+
+        if (ngx_http_sandbox_call_start(next) == NGX_OK) {
+            return NGX_DONE;
+        }
+
+        call = next;
+    }
+
+    return ngx_http_sandbox_op_finish(call,
+               ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE,
+                                        NULL));
 }
 
 
@@ -186,6 +234,12 @@ ngx_http_sandbox_e2b_contexts_frame(ngx_http_sandbox_call_t *call,
                  : ngx_http_sandbox_e2b_code_missing(r, &c->id);
 
             return ngx_http_sandbox_op_finish(call, rc);
+        }
+
+        if (c->verb == SBX_CODE_CREATE && c->cwd.len != 0
+            && (error.code == SBX_E_FILE || error.code == SBX_E_DENIED))
+        {
+            return ngx_http_sandbox_e2b_contexts_again(call);
         }
     }
 

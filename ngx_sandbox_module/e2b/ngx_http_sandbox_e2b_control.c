@@ -151,7 +151,8 @@ ngx_http_sandbox_e2b_seconds(ngx_http_request_t *r, const char *name,
     if (seconds > smcf->max.timeout / 1000) {
         return sbx_error(e, 0, SBX_E_INVALID,
                          "%s asks for %llu seconds, but the most that is "
-                         "allowed is %llu", name, (unsigned long long) seconds,
+                         "allowed is %llu", name,
+                         (unsigned long long) seconds,
                          (unsigned long long) smcf->max.timeout / 1000);
     }
 
@@ -166,7 +167,7 @@ ngx_http_sandbox_e2b_control_health(ngx_http_request_t *r)
 {
     ngx_http_sandbox_json_t  j;
 
-    /* of this server; whether sandboxes can be made is what /v1/health tells */
+    /* of this server; whether sandboxes can be made /v1/health tells */
 
     ngx_http_sandbox_json_init(&j, r->pool);
     ngx_http_sandbox_json_raw(&j, "Health check successful");

@@ -21,7 +21,7 @@ typedef struct {
     uint32_t          pad;
     uint32_t          public;
     sbx_json_list_t   allow;
-    uint32_t          mask;              /* of what there is not: it is there */
+    uint32_t          mask;              /* each: it is there */
     uint32_t          rules;
     uint32_t          proxy;
     uint32_t          nothing;
@@ -62,7 +62,6 @@ typedef struct {
     uint32_t                       memory_seen;
     uint32_t                       disk_seen;
     uint32_t                       gpu;
-    uint32_t                       mcp;
     uint32_t                       nothing;
 } ngx_http_sandbox_e2b_new_t;
 
@@ -189,7 +188,6 @@ static const sbx_json_field_t  ngx_http_sandbox_e2b_new_fields[] = {
       .seen = NEW(disk_seen) },
 
     SEEN("gpu", ngx_http_sandbox_e2b_new_t, gpu),
-    SEEN("mcp", ngx_http_sandbox_e2b_new_t, mcp),
 
     NGX_HTTP_SANDBOX_E2B_LAX
 };
@@ -305,9 +303,7 @@ ngx_http_sandbox_e2b_create_refuse(const ngx_http_sandbox_e2b_new_t *new,
           "leave it out" },
         { new->mounts.nelts != 0,
           "volumeMounts: there are no volumes on this server; leave it out" },
-        { new->gpu, "gpu: this server gives no GPU; leave it out" },
-        { new->mcp, "mcp: there is no MCP gateway on this server; leave it "
-          "out" }
+        { new->gpu, "gpu: this server gives no GPU; leave it out" }
     };
 
     for (i = 0; i < sizeof(table) / sizeof(table[0]); i++) {

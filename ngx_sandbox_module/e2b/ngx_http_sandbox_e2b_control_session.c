@@ -223,6 +223,14 @@ ngx_http_sandbox_e2b_session_token(ngx_http_request_t *r,
 
     smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
 
+    if (smcf->token_key == NULL) {
+
+        /* a configuration that has never reached a broker */
+
+        j->failed = 1;
+        return;
+    }
+
     ngx_http_sandbox_e2b_token(smcf, kind, id, ngx_strlen(id), token);
     ngx_http_sandbox_json_string(j, token, sizeof(token));
 }

@@ -49,6 +49,10 @@ ngx_http_sandbox_e2b_refuse_control(ngx_http_request_t *r,
     message.len = ngx_http_sandbox_e2b_names(text, sizeof(text),
                                              &refusal->detail);
 
+    if (refusal->error == NGX_HTTP_SANDBOX_SESSION_NOT_FOUND) {
+        ngx_str_set(&message, "The sandbox was not found");
+    }
+
     return ngx_http_sandbox_e2b_send_error(r, refusal->status, &message);
 }
 

@@ -429,8 +429,10 @@ ngx_http_sandbox_e2b_files_compose(ngx_http_request_t *r)
     sbx_f_file_t                     file;
     ngx_http_sandbox_ctx_t          *ctx;
     ngx_http_sandbox_call_t         *call;
+    ngx_http_sandbox_loc_conf_t     *slcf;
     ngx_http_sandbox_e2b_compose_t  *compose;
 
+    slcf = ngx_http_get_module_loc_conf(r, ngx_http_sandbox_module);
     compose = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_e2b_compose_t));
 
     if (compose == NULL) {
@@ -463,6 +465,9 @@ ngx_http_sandbox_e2b_files_compose(ngx_http_request_t *r)
     file.verb = SBX_FILE_COMPOSE;
     file.user = compose->file.user;
     file.flags = SBX_FILE_F_MORE;
+    file.size = SBX_UNSET;
+    file.max = (slcf->max_upload > 0) ? (uint64_t) slcf->max_upload
+                                      : SBX_UNSET;
     file.path_len = (uint32_t) compose->file.path.len;
     file.path2_len = (uint32_t) sources.len;
 

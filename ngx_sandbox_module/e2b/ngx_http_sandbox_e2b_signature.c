@@ -64,6 +64,8 @@ static ngx_int_t ngx_http_sandbox_e2b_lookup_none(
     ngx_http_sandbox_e2b_lookup_t *lookup);
 static ngx_http_sandbox_e2b_known_t *ngx_http_sandbox_e2b_known_slot(
     const uint8_t *digest, ngx_uint_t unknown);
+static ngx_http_sandbox_e2b_known_t *ngx_http_sandbox_e2b_known_find(
+    const uint8_t *digest, ngx_uint_t unknown);
 
 
 /* This worker's. */
@@ -213,9 +215,9 @@ ngx_http_sandbox_e2b_lookup(ngx_http_sandbox_e2b_file_t *file)
 
     ngx_http_sandbox_e2b_lookup_digest(file, lookup->digest);
 
-    known = ngx_http_sandbox_e2b_known_slot(lookup->digest, 0);
+    known = ngx_http_sandbox_e2b_known_find(lookup->digest, 0);
 
-    if (known->id_len != 0) {
+    if (known != NULL) {
         id.data = known->id;
         id.len = known->id_len;
 
@@ -224,9 +226,7 @@ ngx_http_sandbox_e2b_lookup(ngx_http_sandbox_e2b_file_t *file)
         }
     }
 
-    known = ngx_http_sandbox_e2b_known_slot(lookup->digest, 1);
-
-    if (known->until != 0) {
+    if (ngx_http_sandbox_e2b_known_find(lookup->digest, 1) != NULL) {
         return ngx_http_sandbox_e2b_lookup_none(lookup);
     }
 
@@ -419,14 +419,13 @@ ngx_http_sandbox_e2b_lookup_none(ngx_http_sandbox_e2b_lookup_t *lookup)
     file = lookup->file;
     file->refusal = "invalid signature";
 
-    if (file->signature.len == NGX_HTTP_SANDBOX_E2B_SIGNED) {
+    if (file->signature.len == NGX_HTTP_SANDBOX_E2B_SIGNED
+        && ngx_http_sandbox_e2b_known_find(lookup->digest, 1) == NULL)
+    {
         known = ngx_http_sandbox_e2b_known_slot(lookup->digest, 1);
 
-        if (known->until == 0) {
-            ngx_memcpy(known->digest, lookup->digest, sizeof(known->digest));
-            known->until = ngx_current_msec
-                           + NGX_HTTP_SANDBOX_E2B_UNKNOWN_AGE;
-        }
+        ngx_memcpy(known->digest, lookup->digest, sizeof(known->digest));
+        known->until = ngx_current_msec + NGX_HTTP_SANDBOX_E2B_UNKNOWN_AGE;
     }
 
     return ngx_http_sandbox_problem(file->request,
@@ -434,27 +433,31 @@ ngx_http_sandbox_e2b_lookup_none(ngx_http_sandbox_e2b_lookup_t *lookup)
 }
 
 
-/* What is remembered of it; all zeros where that is nothing, or of another, or
- * too old. */
+/* Where it is remembered, in place of whatever is. */
 
 static ngx_http_sandbox_e2b_known_t *
 ngx_http_sandbox_e2b_known_slot(const uint8_t *digest, ngx_uint_t unknown)
 {
-    ngx_uint_t                     n;
-    ngx_http_sandbox_e2b_known_t  *known;
+    ngx_uint_t  n;
 
     n = digest[0] | ((ngx_uint_t) digest[1] << 8);
 
-    known = unknown
-            ? &ngx_http_sandbox_e2b_unknown[n % NGX_HTTP_SANDBOX_E2B_UNKNOWN]
-            : &ngx_http_sandbox_e2b_known[n % NGX_HTTP_SANDBOX_E2B_KNOWN];
+    return unknown
+           ? &ngx_http_sandbox_e2b_unknown[n % NGX_HTTP_SANDBOX_E2B_UNKNOWN]
+           : &ngx_http_sandbox_e2b_known[n % NGX_HTTP_SANDBOX_E2B_KNOWN];
+}
 
-    if (known->until == 0
-        || (ngx_msec_int_t) (known->until - ngx_current_msec) <= 0
-        || ngx_memcmp(known->digest, digest, SBX_SHA256_SIZE) != 0)
-    {
-        ngx_memzero(known, sizeof(ngx_http_sandbox_e2b_known_t));
-    }
 
-    return known;
+/* NULL: it is not, or is too old. */
+
+static ngx_http_sandbox_e2b_known_t *
+ngx_http_sandbox_e2b_known_find(const uint8_t *digest, ngx_uint_t unknown)
+{
+    ngx_http_sandbox_e2b_known_t  *known;
+
+    known = ngx_http_sandbox_e2b_known_slot(digest, unknown);
+
+    return ((ngx_msec_int_t) (known->until - ngx_current_msec) > 0
+            && ngx_memcmp(known->digest, digest, SBX_SHA256_SIZE) == 0)
+           ? known : NULL;
 }

@@ -125,6 +125,25 @@ typedef struct {
 } sbx_hold_t;
 
 
+/*
+ * What a session has used so far, by samples.
+ */
+
+typedef struct {
+    sbx_timer_t      timer;
+    sbx_f_sample_t  *ring;            /* oldest first; NULL: none yet */
+    uint32_t         count;
+    uint32_t         size;            /* that there is memory for */
+    uint32_t         stride;          /* looks that make up a sample */
+    uint32_t         looks;           /* that are in the last one */
+    uint64_t         at;              /* us: of the last look */
+    uint64_t         cpu;             /* us, used by then */
+    sbx_f_sample_t   now;             /* after that one, for a call */
+    uint64_t         now_at;
+    unsigned         begun:1;         /* .cpu is known */
+} sbx_sampled_t;
+
+
 struct sbx_session_s {
     sbx_broker_t            *broker;
     sbx_node_t               link;      /* broker->sessions, oldest first */
@@ -192,6 +211,7 @@ struct sbx_session_s {
     sbx_event_t              still;     /* that it is frozen */
     sbx_timer_t              still_timer;
     sbx_timer_t              idle;
+    sbx_sampled_t            sampled;
     uint64_t                 touched;   /* us: by a call or a command's end */
 
     sbx_pool_t              *pool;      /* that it waits in, or is made for */
@@ -552,6 +572,8 @@ void sbx_service_call(sbx_broker_t *b, sbx_call_out_t *call,
     const void *body);
 int sbx_service_session(sbx_call_out_t *call, sbx_session_t *s,
     const sbx_usage_t *usage);
+/* Of the call; NULL: it has been answered. */
+sbx_session_t *sbx_service_find(sbx_broker_t *b, sbx_call_out_t *call);
 /* More of a LIST, now that the queue is empty. */
 void sbx_service_list(sbx_call_out_t *call);
 
@@ -722,6 +744,18 @@ void sbx_idle_touch(sbx_session_t *s);
 /* What init has answered. */
 void sbx_idle_busy(sbx_session_t *s, uint32_t calls);
 void sbx_idle_close(sbx_session_t *s);
+
+/* samples.c: what a session uses, while it runs */
+void sbx_samples_open(sbx_session_t *s);
+/* It runs, or runs on. */
+void sbx_samples_start(sbx_session_t *s);
+/* It is paused. */
+void sbx_samples_stop(sbx_session_t *s);
+void sbx_samples_call(sbx_broker_t *b, sbx_call_out_t *call,
+    const void *body);
+/* One look more; it may become a sample of its own. */
+void sbx_samples_add(sbx_sampled_t *d, const sbx_f_sample_t *sample);
+void sbx_samples_close(sbx_session_t *s);
 
 /* credit.c: who goes first where processors are short */
 void sbx_credit_open(sbx_session_t *s);

@@ -514,6 +514,13 @@ sbx_change_apply(sbx_session_t *s, sbx_alter_t *change)
                       "session stays frozen");
     }
 
+    if (change->turns && s->info.status == SBX_STATUS_PAUSED) {
+        sbx_samples_stop(s);
+
+    } else if (change->turns) {
+        sbx_samples_start(s);
+    }
+
     sbx_change_clock(s);
     sbx_idle_touch(s);
     sbx_change_log(s, change);

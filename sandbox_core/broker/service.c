@@ -21,8 +21,6 @@ static void sbx_service_capability(const sbx_f_capability_t *capability,
     void *data);
 static void sbx_service_templates(sbx_broker_t *b, sbx_call_out_t *call,
     const void *body);
-static sbx_session_t *sbx_service_find(sbx_broker_t *b,
-    sbx_call_out_t *call);
 static void sbx_service_get(sbx_broker_t *b, sbx_call_out_t *call,
     const void *body);
 static void sbx_service_list_start(sbx_broker_t *b, sbx_call_out_t *call,
@@ -54,6 +52,7 @@ static const sbx_service_t  sbx_services[] = {
     { SBX_OP_DRAIN, sbx_admin_call },
     { SBX_OP_DESTROY_ALL, sbx_admin_call },
     { SBX_OP_END, sbx_service_destroy },
+    { SBX_OP_SAMPLES, sbx_samples_call },
     { SBX_OP_METRICS, sbx_metrics_call },
     { 0, NULL }
 };
@@ -232,8 +231,7 @@ sbx_service_session(sbx_call_out_t *call, sbx_session_t *s,
 }
 
 
-/* NULL: the call has been answered. */
-static sbx_session_t *
+sbx_session_t *
 sbx_service_find(sbx_broker_t *b, sbx_call_out_t *call)
 {
     sbx_f_error_t   error;

@@ -96,6 +96,7 @@ sbx_session_make(sbx_broker_t *b)
     sbx_credit_open(s);
     sbx_freeze_open(s);
     sbx_idle_open(s);
+    sbx_samples_open(s);
 
     return s;
 }
@@ -659,6 +660,7 @@ sbx_session_run(sbx_session_t *s)
     sbx_timer_del(&b->loop, &s->timer);
     sbx_change_clock(s);
     sbx_idle_start(s);
+    sbx_samples_start(s);
     (void) sbx_timer_set(&b->loop, &s->groups, 0);
 }
 

@@ -57,6 +57,7 @@ sbx_session_end(sbx_session_t *s, sbx_ended_t why, int kill_now)
 
         sbx_timer_del(&b->loop, &s->expiry);
         sbx_idle_close(s);
+        sbx_samples_close(s);
 
         if (running) {
             sbx_metrics_ended(b, why);
@@ -389,6 +390,7 @@ sbx_session_free(sbx_session_t *s)
     sbx_timer_del(loop, &s->queue);
     sbx_credit_close(s);
     sbx_idle_close(s);
+    sbx_samples_close(s);
     sbx_freeze_close(s);
     sbx_ids_give(s->broker, s);
     sbx_quota_give(s);

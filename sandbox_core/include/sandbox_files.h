@@ -34,8 +34,8 @@ typedef enum {
                                  .size bytes of files */
     SBX_FILE_COMPOSE   = 13,  /* path2 = the sources, each with its NUL: they
                                  become path, in this order, and go; path may
-                                 be one of them, .max is its bytes at most;
-                                 -> ENTRY, END: .count sources, .size bytes.
+                                 be one of them, .max (0: none) is its
+                                 bytes at most; -> ENTRY, END: .count sources, .size bytes.
                                  An error changes no file */
 
     /* a watch whose events init keeps until they are asked for */

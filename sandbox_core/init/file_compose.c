@@ -50,6 +50,10 @@ sbx_init_file_verb_compose(sbx_init_serve_t *s, sbx_f_end_t *end,
     sbx_init_compose_t     c;
     static sbx_init_put_t  put = { .dir = -1, .fd = -1 };
 
+    if (s->file.max == 0) {
+        s->file.max = SBX_UNSET;
+    }
+
     if (sbx_init_compose_look(s, &c, e) != 0) {
         return -1;
     }

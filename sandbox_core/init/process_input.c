@@ -45,8 +45,8 @@ sbx_init_writer_closed(sbx_init_call_t *call)
 {
     sbx_error_t  e;
 
-    (void) sbx_error(&e, (call->ask.flags & SBX_PROCESS_PIPE) ? EPIPE : 0,
-                     SBX_E_CONFLICT, "the standard input of process %d is not open",
+    (void) sbx_error(&e, EPIPE, SBX_E_CONFLICT,
+                     "the standard input of process %d is not open",
                      call->ask.pid);
     sbx_init_call_error(call, &e);
 }

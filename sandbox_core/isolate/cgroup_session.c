@@ -76,6 +76,8 @@ static int sbx_session_own(const sbx_cgroup_session_t *cs, const char *path);
 static unsigned sbx_session_attach(sbx_cgroup_session_t *cs, int *fds,
     const char *group);
 static void sbx_session_close(int *fds);
+static uint64_t sbx_session_cache(const sbx_cgroup_t *cg, const char *work,
+    uint64_t memory);
 static int sbx_command_oom_event(const sbx_cgroup_command_t *cc, int file);
 static void sbx_session_path(const sbx_cgroup_session_t *cs,
     const char *group, char *path);
@@ -419,7 +421,33 @@ sbx_cgroup_session_usage(sbx_cgroup_session_t *cs, sbx_usage_t *usage,
         usage->memory_peak = usage->memory;
     }
 
+    usage->memory_cache = sbx_session_cache(cg, work, usage->memory);
+
     return 0;
+}
+
+
+/* It is read a moment after the memory of which it is a part. */
+
+static uint64_t
+sbx_session_cache(const sbx_cgroup_t *cg, const char *work, uint64_t memory)
+{
+    uint64_t     cache;
+    const char  *key;
+
+    key = cg->tree[cg->role[SBX_ROLE_MEMORY]].v2 ? "file" : "total_cache";
+
+    if (sbx_cgroup_read_number(cg, SBX_ROLE_MEMORY, work, "memory.stat", key,
+                               &cache)
+        == -1
+        && sbx_cgroup_read_number(cg, SBX_ROLE_MEMORY, work, "memory.stat",
+                                  "cache", &cache)
+           == -1)
+    {
+        return 0;
+    }
+
+    return cache < memory ? cache : memory;
 }
 
 

@@ -314,6 +314,12 @@ test_limits(void)
     is_str(init_text(r.out), "none\n", "nothing of it was run");
 
     init_exec(&s, &(init_exec_t) {
+                  .argv = (const char *[]) { "echo", "x", NULL },
+                  .flags = SBX_EXEC_LONG, .timeout = 20001 }, &r);
+    is_str(init_text(r.out), "x\n",
+           "a call may have a longer time if it says so");
+
+    init_exec(&s, &(init_exec_t) {
                   .argv = (const char *[]) { "sh", "-c", "ulimit -n;"
                       " ulimit -s; ulimit -f; ulimit -t; echo x", NULL },
                   .open_files = 32, .stack = 1 << 20,

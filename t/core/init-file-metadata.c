@@ -250,8 +250,7 @@ test_own(void)
 static void
 test_compose(void)
 {
-    sbx_f_file_t  file = { .verb = SBX_FILE_COMPOSE, .max = SBX_UNSET,
-                           .flags = MORE };
+    sbx_f_file_t  file = { .verb = SBX_FILE_COMPOSE, .flags = MORE };
     init_call_t   call;
 
 #define COMPOSE(to, from)                                                    \
@@ -286,7 +285,7 @@ test_compose(void)
     is_int(COMPOSE("c/x", "c/a\0"), SBX_E_FILE_TYPE, "onto a directory");
     file.max = 3;
     is_int(COMPOSE("c/n/x", "c/a\0"), SBX_E_TOO_LARGE, "larger than allowed");
-    file.max = SBX_UNSET;
+    file.max = 0;
     (void) shell("truncate -s 30M c/huge; cp c/huge c/huge2");
     is_int(COMPOSE("c/n/x", "c/huge\0c/huge2\0c/huge\0"), SBX_E_NO_SPACE,
            "larger than there is room");

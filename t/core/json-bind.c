@@ -19,6 +19,7 @@ typedef struct {
     uint32_t            flag_seen;
     uint32_t            limit_seen;
     sbx_json_str_t      name;
+    sbx_json_str_t      scalar;
     uint64_t            count;
     uint64_t            memory;
     uint64_t            cpus;
@@ -68,6 +69,8 @@ static const sbx_json_field_t  fields[] = {
       .offset = offsetof(target_t, network) },
     { .name = "inner", .type = SBX_JSON_OBJECT, .fields = inner_fields,
       .offset = offsetof(target_t, inner) },
+    { .name = "scalar", .type = SBX_JSON_SCALAR, .max = 6,
+      .offset = offsetof(target_t, scalar), .nullable = 1 },
     { .name = "any", .type = SBX_JSON_ANY },
     { .name = "a/b~c", .type = SBX_JSON_ANY },
     { .name = NULL }
@@ -210,6 +213,12 @@ test_values(void)
        && strcmp(t.inner.word.data, "w") == 0 && t.count == 2,
        "an inner object lands in its place");
 
+    ok(bind("{\"scalar\":\"a b\"}", &t) && strcmp(t.scalar.data, "a b") == 0
+       && bind("{\"scalar\":-1.5e3}", &t)
+       && strcmp(t.scalar.data, "-1.5e3") == 0
+       && bind("{\"scalar\":null}", &t) && t.scalar.data == NULL,
+       "a string or the text of a number");
+
     ok(bind("{\"any\":[{\"a\":[1,null,true,{}]},2.5e3,\"x\"]}", &t)
        && bind("{\"any\":null}", &t) && bind("{\"any\":{\"a\":1}}", &t),
        "anything is skipped where anything may be");
@@ -263,6 +272,10 @@ static const struct {
     { "{\"any\":[0,{\"a\":1,\"a\":1}]}", "/any/1/a: is given twice" },
     { "{\"a/b~c\":1,\"a/b~c\":1}", "/a~1b~0c: is given twice" },
 
+    { "{\"scalar\":true}", "/scalar: must be a string or a number" },
+    { "{\"scalar\":[1]}", "/scalar: must be a string or a number" },
+    { "{\"scalar\":{}}", "/scalar: must be a string or a number" },
+    { "{\"scalar\":1234567}", "/scalar: must be at most 6 bytes long" },
     { "{\"name\":1}", "/name: must be a string" },
     { "{\"name\":[]}", "/name: must be a string" },
     { "{\"name\":{}}", "/name: must be a string" },

@@ -98,9 +98,10 @@ def of(kernel, value, include=None, exclude=None):
         # Unless "%config InlineBackend" says what it is to be.
         if len(bundle) == 1:
             bundle['image/png'] = figures.image(value)
-            if bundle['image/png'] is not None:
-                from . import charts
-                bundle[CHART] = charts.of(value)
+
+        # Once it is drawn, which gives its ticks their labels.
+        from . import charts
+        bundle[CHART] = charts.of(value)
         figures.was_shown(value)
 
     if 'pandas.core.frame' in sys.modules and \

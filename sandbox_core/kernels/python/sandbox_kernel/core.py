@@ -508,6 +508,11 @@ class Kernel:
             from . import tasks
             tasks.current(self)
 
+        if 'pd' in code and 'pd' not in self.ns:
+            from . import images
+            if images.is_e2b():
+                images.name_pandas(self, code)
+
         shell = self.shell
         if shell is not None:
             shell.before_cell(self.count, code)

@@ -142,6 +142,8 @@ def install(kernel):
         'matplotlib': choose_backend,
         'matplotlib.font_manager': add_fallback_fonts,
         'IPython': lambda module: make_shell(kernel),
+        'PIL.Image': lambda module: show_saved(kernel, module),
+        'PIL.ImageShow': add_viewer,
     }))
     sys.meta_path.append(packages)
 
@@ -164,6 +166,16 @@ def choose_backend(matplotlib):
 def add_fallback_fonts(font_manager):
     from . import plots
     plots.add_fallback_fonts(font_manager)
+
+
+def show_saved(kernel, image):
+    from . import images
+    images.show_saved(kernel, image)
+
+
+def add_viewer(image_show):
+    from . import images
+    images.add_viewer(image_show)
 
 
 def make_shell(kernel):
