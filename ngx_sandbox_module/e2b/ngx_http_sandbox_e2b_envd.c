@@ -193,7 +193,9 @@ ngx_http_sandbox_e2b_metrics_frame(ngx_http_sandbox_call_t *call,
 
     sample = call->data;
 
-    if (frame->type == SBX_F_SAMPLE && fd == NGX_INVALID_FILE) {
+    if (frame->type == SBX_F_SAMPLE && fd == NGX_INVALID_FILE
+        && sample->session.there && !sample->there)
+    {
         ngx_memcpy(&sample->sample, payload, sizeof(sbx_f_sample_t));
         sample->there = 1;
 
