@@ -108,7 +108,9 @@ for my $bad (qw(samplefirst samplemany samplenone)) {
 is_deeply(figures_of('sampleless')->{json}, [], 'there may be no figures');
 is(envd('samples', '/metrics')->{json}{mem_cache}, 3, 'figures of envd');
 is_deeply(envd('vars', '/envs')->{json},
-          { A => '1', B => "\x{fffd}", '' => '2', C => 3 }, 'variables');
+          { A => '1', B => "\x{fffd}", '' => '2', C => 3,
+            E2B_SANDBOX => 'true', E2B_SANDBOX_ID => id('vars') },
+          'variables');
 
 for my $bad ([ sampleless => '/metrics' ], [ samplenone => '/metrics' ],
              [ samplefirst => '/metrics' ], [ varsmany => '/envs' ])
