@@ -10,7 +10,9 @@ import {
 } from './harness.mjs'
 
 const CHUNK = 1 << 20
-const SIZE = 100 * CHUNK
+
+/* what is long is so once; TLS has its own windows, not its own bounds */
+const SIZE = (NAMES ? 16 : 100) * CHUNK
 
 
 group('dead', async (check) => {
@@ -176,7 +178,7 @@ group('streams', async (check) => {
     const sandbox = await sandboxOf(check, Sandbox)
     let digest
 
-    await check('100 MB in', async () => {
+    await check(`${SIZE >> 20} MB in`, async () => {
         const data = pieces()
 
         await sandbox.files.write('big', data.stream,
@@ -186,7 +188,7 @@ group('streams', async (check) => {
         assert.equal(stdout, `${digest}  -\n`)
     })
 
-    await check('100 MB out', async () => {
+    await check(`${SIZE >> 20} MB out`, async () => {
         const hash = createHash('md5')
 
         const stream = await sandbox.files.read('big', { format: 'stream' })
@@ -197,7 +199,7 @@ group('streams', async (check) => {
         assert.equal(hash.digest('hex'), digest)
     })
 
-    await check('100 MB of output', async () => {
+    await check(`${SIZE >> 20} MB of output`, async () => {
         const line = '0123456789abcde\n'
         const whole = createHash('md5').update(line.repeat(SIZE / 16))
         const hash = createHash('md5')
