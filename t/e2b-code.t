@@ -440,5 +440,28 @@ subtest 'code.CodeInterpreter' => sub {
     is("$res->{status} $res->{json}{code}", '404 not_found', 'once');
 };
 
+subtest 'a worker that is to end' => sub {
+    my $path = $t->prefix . '/conf/nginx.conf';
+    my $conf = SandboxTest::slurp($path);
+
+    $conf =~ s/^worker_shutdown_timeout .*;/worker_shutdown_timeout 1s;/m
+        or die 'no worker_shutdown_timeout';
+    open my $file, '>', $path or die $!;
+    print $file $conf;
+    close $file;
+    $t->reload;
+
+    my @old = workers();
+    my $f = begin("print('on')\nwhile True: pass");
+    $f->until('stdout');
+    $t->reload;
+
+    my @lines = $f->until('end_of_execution', 20);
+    is("$lines[-2]{name} $lines[-1]{type}",
+       'UnexpectedEndOfExecution end_of_execution', 'tells so at last');
+    ok((until_true { !grep { kill 0, $_ } @old } 10), 'it has ended');
+    is(execute('1 + 1')->{text}, '2', 'and the run was interrupted');
+};
+
 $t->finish;
 done_testing();

@@ -5,16 +5,11 @@
 #include "ngx_http_sandbox_e2b_code.h"
 
 
-/* milliseconds of silence, after which a line says that all is well */
-#define NGX_HTTP_SANDBOX_E2B_CODE_IDLE  5000
-
-
 static ngx_int_t ngx_http_sandbox_e2b_code_healthy(
     ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
     const u_char *payload, ngx_fd_t fd);
 static ngx_int_t ngx_http_sandbox_e2b_code_env(ngx_http_request_t *r,
     sbx_json_map_t *env);
-static ngx_int_t ngx_http_sandbox_e2b_code_ping(ngx_http_sandbox_stream_t *s);
 static ngx_int_t ngx_http_sandbox_e2b_code_null(ngx_http_request_t *r,
     ngx_http_sandbox_e2b_contexts_t *c);
 static ngx_int_t ngx_http_sandbox_e2b_code_one(ngx_http_request_t *r,
@@ -152,16 +147,6 @@ ngx_http_sandbox_e2b_code_execute(ngx_http_request_t *r)
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
     }
 
-    code->stream = ngx_http_sandbox_stream_create(r,
-                                              NGX_HTTP_SANDBOX_STREAM_NDJSON);
-
-    if (code->stream == NULL) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
-    }
-
-    code->stream->idle = NGX_HTTP_SANDBOX_E2B_CODE_IDLE;
-    code->stream->ping = ngx_http_sandbox_e2b_code_ping;
-
     /* who waits no more goes away, which ends it */
 
     body.limits.exec_timeout = SBX_UNLIMITED;
@@ -259,15 +244,6 @@ ngx_http_sandbox_e2b_code_env(ngx_http_request_t *r, sbx_json_map_t *env)
     env->nelts += n;
 
     return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_sandbox_e2b_code_ping(ngx_http_sandbox_stream_t *s)
-{
-    (void) ngx_http_sandbox_stream_event(s, "keepalive");
-
-    return ngx_http_sandbox_stream_send(s);
 }
 
 

@@ -13,7 +13,7 @@
 /* As NDJSON, each line at once. */
 extern const ngx_http_sandbox_op_code_form_t  ngx_http_sandbox_e2b_code_form;
 
-/* What it needs besides; NGX_ERROR: out of memory. */
+/* Its stream; NGX_ERROR: out of memory. */
 ngx_int_t ngx_http_sandbox_e2b_code_lines(ngx_http_sandbox_op_code_t *code,
     ngx_http_request_t *r);
 

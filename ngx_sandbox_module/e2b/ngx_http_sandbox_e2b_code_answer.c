@@ -7,8 +7,18 @@
 #include "ngx_http_sandbox_e2b_code.h"
 
 
+/* milliseconds of silence, after which a line says that all is well */
+#define NGX_HTTP_SANDBOX_E2B_CODE_IDLE    5000
+
+/* how long a run may hold a worker that is to end; milliseconds */
+#define NGX_HTTP_SANDBOX_E2B_CODE_STAY    (3600 * 1000)
+
 /* milliseconds that the beginning of a line waits for its end */
 #define NGX_HTTP_SANDBOX_E2B_CODE_MOMENT  50
+
+
+/* how much of a text is escaped before its size is looked at */
+#define NGX_HTTP_SANDBOX_E2B_CODE_PART    65536
 
 
 /* Of stdout and stderr, what has not been told. */
@@ -37,6 +47,8 @@ static ngx_int_t ngx_http_sandbox_e2b_code_line(
 static ngx_int_t ngx_http_sandbox_e2b_code_flush_all(
     ngx_http_sandbox_op_code_t *code);
 static void ngx_http_sandbox_e2b_code_moment(ngx_event_t *ev);
+static ngx_int_t ngx_http_sandbox_e2b_code_ping(ngx_http_sandbox_stream_t *s);
+static void ngx_http_sandbox_e2b_code_cut(ngx_http_sandbox_stream_t *s);
 static ngx_int_t ngx_http_sandbox_e2b_code_result(
     ngx_http_sandbox_call_t *call);
 static ngx_int_t ngx_http_sandbox_e2b_code_end(ngx_http_sandbox_call_t *call,
@@ -266,9 +278,52 @@ ngx_http_sandbox_e2b_code_lines(ngx_http_sandbox_op_code_t *code,
     ngx_http_request_t *r)
 {
     code->data = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_e2b_own_t));
+    code->stream = ngx_http_sandbox_stream_create(r,
+                                              NGX_HTTP_SANDBOX_STREAM_NDJSON);
+
+    if (code->data == NULL || code->stream == NULL) {
+        return NGX_ERROR;
+    }
+
     code->waits.handler = ngx_http_sandbox_e2b_code_moment;
 
-    return (code->data == NULL) ? NGX_ERROR : NGX_OK;
+    code->stream->idle = NGX_HTTP_SANDBOX_E2B_CODE_IDLE;
+    code->stream->stay = NGX_HTTP_SANDBOX_E2B_CODE_STAY;
+    code->stream->ping = ngx_http_sandbox_e2b_code_ping;
+    code->stream->cut = ngx_http_sandbox_e2b_code_cut;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_e2b_code_ping(ngx_http_sandbox_stream_t *s)
+{
+    (void) ngx_http_sandbox_stream_event(s, "keepalive");
+
+    return ngx_http_sandbox_stream_send(s);
+}
+
+
+/* The worker is to end, which interrupts the run. */
+
+static void
+ngx_http_sandbox_e2b_code_cut(ngx_http_sandbox_stream_t *s)
+{
+    sbx_f_ran_t                  ran;
+    ngx_http_sandbox_op_code_t  *code;
+
+    static const ngx_str_t  text =
+        ngx_string("the server was told to end, and the run is interrupted");
+
+    code = s->data;
+
+    ngx_memzero(&ran, sizeof(sbx_f_ran_t));
+    ngx_http_sandbox_op_code_fail(code, "UnexpectedEndOfExecution", text.data,
+                                  text.len);
+
+    (void) ngx_http_sandbox_op_finish(s->call,
+                                  ngx_http_sandbox_e2b_code_last(code, &ran));
 }
 
 
@@ -315,12 +370,13 @@ ngx_http_sandbox_e2b_code_field(ngx_http_sandbox_op_code_t *code,
 }
 
 
-/* A text that is one quoted string is told without its quotes. */
+/* A text that is one quoted string is told without its quotes.  Of more than
+ * a result may have it is dropped by whoever asks for this. */
 
 void
 ngx_http_sandbox_e2b_code_kept(ngx_http_sandbox_op_code_t *code)
 {
-    size_t                         len;
+    size_t                         n, len;
     u_char                        *p;
     ngx_http_sandbox_op_result_t  *result;
 
@@ -333,7 +389,24 @@ ngx_http_sandbox_e2b_code_kept(ngx_http_sandbox_op_code_t *code)
         len -= 2;
     }
 
-    ngx_http_sandbox_json_string(result->to, p, len);
+    ngx_http_sandbox_json_raw(result->to, "\"");
+
+    while (len != 0
+           && result->to->size <= NGX_HTTP_SANDBOX_OP_RESULTS_MAX)
+    {
+        n = ngx_min(len, NGX_HTTP_SANDBOX_E2B_CODE_PART);
+
+        if (n < len) {
+            n -= ngx_http_sandbox_text_tail(p, n);
+        }
+
+        ngx_http_sandbox_json_chars(result->to, p, n);
+
+        p += n;
+        len -= n;
+    }
+
+    ngx_http_sandbox_json_raw(result->to, "\"");
 }
 
 

@@ -117,6 +117,27 @@ ngx_http_sandbox_e2b_base(const ngx_str_t *path, ngx_str_t *name)
 }
 
 
+void
+ngx_http_sandbox_e2b_said(const ngx_str_t *path, ngx_str_t *text,
+    u_char *buf)
+{
+    ngx_str_t  rest;
+
+    static const size_t  lead = sizeof("path: ") - 1;
+
+    if (text->len <= lead || ngx_memcmp(text->data, "path: ", lead) != 0) {
+        return;
+    }
+
+    rest.data = text->data + lead;
+    rest.len = text->len - lead;
+
+    text->len = ngx_snprintf(buf, NGX_HTTP_SANDBOX_E2B_SAID, "path '%V': %V",
+                             path, &rest) - buf;
+    text->data = buf;
+}
+
+
 static void
 ngx_http_sandbox_e2b_permissions(ngx_http_sandbox_json_t *j,
     const sbx_f_entry_t *entry)

@@ -143,7 +143,7 @@ ngx_int_t
 ngx_http_sandbox_e2b_refuse_file(ngx_http_request_t *r,
     const ngx_http_sandbox_refusal_t *refusal)
 {
-    u_char                        text[SBX_PATH_MAX + 64];
+    u_char                        text[NGX_HTTP_SANDBOX_E2B_SAID];
     ngx_http_sandbox_refusal_t    own;
     ngx_http_sandbox_e2b_file_t  *file;
 
@@ -199,6 +199,7 @@ ngx_http_sandbox_e2b_refuse_file(ngx_http_request_t *r,
         break;
 
     default:
+        ngx_http_sandbox_e2b_said(&file->path, &own.detail, text);
         break;
     }
 

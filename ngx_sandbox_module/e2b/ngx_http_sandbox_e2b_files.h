@@ -24,6 +24,13 @@
 int ngx_http_sandbox_e2b_file_path(ngx_http_request_t *r, uint32_t user,
     const void *path, size_t len, ngx_str_t *out, sbx_error_t *e);
 
+/* What the core says of "path", as said of this one; buf has
+ * NGX_HTTP_SANDBOX_E2B_SAID bytes.  Else the same. */
+#define NGX_HTTP_SANDBOX_E2B_SAID         (SBX_PATH_MAX + 256)
+
+void ngx_http_sandbox_e2b_said(const ngx_str_t *path, ngx_str_t *text,
+    u_char *buf);
+
 /* What is after the last slash; of "/" that itself. */
 void ngx_http_sandbox_e2b_base(const ngx_str_t *path, ngx_str_t *name);
 

@@ -121,6 +121,10 @@ ngx_http_sandbox_e2b_post_more(ngx_event_t *ev)
     post = ev->data;
     c = post->file.request->connection;
 
+    if (post->stall.timer_set) {
+        ngx_del_timer(&post->stall);
+    }
+
     post->turn = 0;
     (void) ngx_http_sandbox_e2b_post_pump(post);
 
@@ -187,11 +191,10 @@ ngx_http_sandbox_e2b_post_pump(ngx_http_sandbox_e2b_post_t *post)
         }
 
         if (post->turn > NGX_HTTP_SANDBOX_E2B_TURN) {
-            (void) ngx_http_sandbox_e2b_post_pause(post);
 
-            if (post->stall.timer_set) {
-                ngx_del_timer(&post->stall);
-            }
+            /* its timer keeps a worker that is to end from doing so */
+
+            (void) ngx_http_sandbox_e2b_post_pause(post);
 
             if (!post->more.posted) {
                 ngx_post_event(&post->more, &ngx_posted_next_events);

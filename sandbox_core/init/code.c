@@ -514,6 +514,7 @@ sbx_code_ask_run(sbx_code_call_t *call, sbx_error_t *e)
     sbx_f_exec_t  exec;
 
     memset(&exec, 0xff, sizeof(exec));
+    exec.flags = 0;
     exec.timeout = call->ask.timeout;
     exec.max_output = call->ask.max_output;
 

@@ -385,7 +385,7 @@ sbx_init_serve_kind(sbx_init_serve_t *s, sbx_init_kind_t kind,
         { SBX_INIT_SERVERS_CALL, "file calls" },
         { SBX_INIT_SERVERS_LONG, "archives and searches" },
         { SBX_INIT_SERVERS_WATCH, "watches" },
-        { SBX_INIT_SERVERS_KEEP, "watches that are kept" }
+        { SBX_INIT_SERVERS_KEEP, "watchers" }
     };
 
     if (sbx_init_serve_lock(e) != 0) {
