@@ -163,7 +163,7 @@ ngx_http_sandbox_e2b_fs_call(ngx_http_request_t *r,
 {
     ngx_http_sandbox_call_t  *call;
 
-    call = ngx_http_sandbox_op_file_call(r, &fs->file, &fs->path, path2, fs);
+    call = ngx_http_sandbox_e2b_file_call(r, &fs->file, &fs->path, path2, fs);
 
     if (call != NULL) {
         call->frame = frame;
