@@ -106,12 +106,10 @@ ngx_http_sandbox_e2b_file_call(ngx_http_request_t *r,
 
     own = *file;
 
-#ifdef SBX_FILE_F_OWNED
     if (own.user == SBX_USER_USER) {
         own.user = SBX_USER_ROOT;
         own.flags |= SBX_FILE_F_OWNED;
     }
-#endif
 
     return ngx_http_sandbox_op_file_call(r, &own, path, path2, data);
 }
