@@ -696,7 +696,8 @@ subtest 'figures' => sub {
 
 
 subtest 'variables and the log' => sub {
-    my $id = new_id({ envVars => { A => "1\n\"2", B => '' } });
+    my $id = new_id({ envVars => { A => "1\n\"2", B => '',
+                                   E2B_SANDBOX => 'no' } });
     my %to = ('E2b-Sandbox-Id' => $id, 'E2b-Sandbox-Port' => 49983,
               'X-Access-Token' =>
                   ask(GET => "/sandboxes/$id")->{json}{envdAccessToken});
@@ -705,6 +706,9 @@ subtest 'variables and the log' => sub {
     is($res->{status}, 200, 'variables');
     is($res->{json}{A}, "1\n\"2", 'are told as they are');
     is($res->{json}{B}, '', 'empty ones too');
+    is("$res->{json}{E2B_SANDBOX} $res->{json}{E2B_SANDBOX_ID}", "true $id",
+       'and what each command has');
+    is(scalar(() = $res->{body} =~ /"E2B_SANDBOX"/g), 1, 'once');
 
     ask(POST => "/v1/sessions/$id/exec", { cmd => 'exit 3' });
 
