@@ -113,6 +113,12 @@ group('files', async (check) => {
                      'of root')
         const info = await files.getInfo('/root/r.txt', { user: 'root' })
         assert.equal(info.owner, 'root')
+
+        await files.write('/path/to/file', 'of user')
+        assert.equal((await files.getInfo('/path/to/file')).owner, 'user')
+        assert.equal((await files.getInfo('/path')).owner, 'user')
+        const { stdout } = await commands.run('cat /path/to/file')
+        assert.equal(stdout, 'of user')
     })
 
     await check('getInfo', async () => {
