@@ -322,6 +322,8 @@ typedef struct {
     ngx_str_t                     prefix;       /* of the URI, before it */
     ngx_str_t                     body;         /* JSON text */
     size_t                        body_room;    /* the router's */
+    ngx_http_client_body_handler_pt  body_pump; /* ngx_http_sandbox_
+                                                   body_stream()'s own */
     void                         *data;         /* the handler's own */
     struct ngx_http_sandbox_stream_s  *stream;  /* that is being sent */
     ngx_int_t                   (*refuse)(ngx_http_request_t *r,
@@ -335,6 +337,7 @@ typedef struct {
     unsigned                      created:1;    /* a session, by a run */
 
     /* of a port that the request is for */
+    unsigned                      body_there:1; /* and may be taken */
     unsigned                      by_name:1;    /* of a host of its own */
     unsigned                      port_auth:1;  /* Authorization is meant for
                                                    it, unless nginx took it */
@@ -708,6 +711,16 @@ ngx_int_t ngx_http_sandbox_path(ngx_http_request_t *r,
     ngx_http_sandbox_ctx_t *ctx, const ngx_str_t *raw);
 /* Before a body is read: nobody else's is to be taken from. */
 ngx_int_t ngx_http_sandbox_body_own(ngx_http_request_t *r);
+/*
+ * Begins to read a body as it comes, of a route with BODY_STREAM.  NGX_OK:
+ * what there is may be taken; NGX_AGAIN: that is so once pump is called, and
+ * not before; else a status.
+ */
+ngx_int_t ngx_http_sandbox_body_stream(ngx_http_request_t *r,
+    ngx_http_client_body_handler_pt pump);
+/* Whether it may be taken. */
+#define ngx_http_sandbox_body_there(r)                                        \
+    (ngx_http_sandbox_ctx(r)->body_there)
 /*
  * Queues what was read of a body as frames, until more than window bytes are
  * queued; passed counts them.  NGX_OK: all of it; NGX_AGAIN: the rest stays

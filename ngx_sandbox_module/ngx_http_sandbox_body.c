@@ -27,6 +27,7 @@ static ngx_int_t ngx_http_sandbox_body_add(ngx_http_request_t *r,
 static ngx_int_t ngx_http_sandbox_body_grow(ngx_http_request_t *r,
     ngx_http_sandbox_ctx_t *ctx, size_t size);
 static void ngx_http_sandbox_run(ngx_http_request_t *r);
+static void ngx_http_sandbox_body_came(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sandbox_body_piece(ngx_http_sandbox_call_t *call,
     sbx_frame_type_t type, ngx_buf_t *b, size_t size);
 
@@ -333,6 +334,62 @@ ngx_http_sandbox_run(ngx_http_request_t *r)
 
     if (rc != NGX_DONE) {
         ngx_http_finalize_request(r, rc);
+    }
+}
+
+
+/*
+ * nginx calls back at once, but for a body of HTTP/2 that has ended before it
+ * is read: then a little later, and what there is of it is not to be seen
+ * until then.
+ */
+
+ngx_int_t
+ngx_http_sandbox_body_stream(ngx_http_request_t *r,
+    ngx_http_client_body_handler_pt pump)
+{
+    ngx_int_t                rc;
+    ngx_http_sandbox_ctx_t  *ctx;
+
+    ctx = ngx_http_sandbox_ctx(r);
+
+    if (ngx_http_sandbox_body_own(r) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    r->expect_tested = 0;
+    r->request_body_no_buffering = 1;
+
+    rc = ngx_http_read_client_request_body(r, ngx_http_sandbox_body_came);
+
+    if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
+        return rc;
+    }
+
+    /* the reference that this took; the request has the router's */
+
+    r->main->count--;
+
+    if (ctx->body_there) {
+        return NGX_OK;
+    }
+
+    ctx->body_pump = pump;
+
+    return NGX_AGAIN;
+}
+
+
+static void
+ngx_http_sandbox_body_came(ngx_http_request_t *r)
+{
+    ngx_http_sandbox_ctx_t  *ctx;
+
+    ctx = ngx_http_sandbox_ctx(r);
+    ctx->body_there = 1;
+
+    if (ctx->body_pump != NULL) {
+        ctx->body_pump(r);
     }
 }
 

@@ -18,6 +18,8 @@ static ngx_int_t ngx_http_sandbox_pool_settle(ngx_conf_t *cf,
     sbx_pools_config_t *pools);
 static ngx_int_t ngx_http_sandbox_pool_strings(sbx_pools_config_t *pools,
     const u_char *p, size_t size);
+static ngx_int_t ngx_http_sandbox_pool_own(ngx_conf_t *cf,
+    ngx_http_sandbox_main_conf_t *smcf, ngx_http_sandbox_pool_t *pool);
 static ngx_int_t ngx_http_sandbox_pool_fault(ngx_conf_t *cf,
     const ngx_http_sandbox_pool_t *pool, const char *what);
 
@@ -107,15 +109,8 @@ static ngx_http_sandbox_pool_t *
 ngx_http_sandbox_pool_add(ngx_conf_t *cf, ngx_http_sandbox_main_conf_t *smcf,
     ngx_str_t *name)
 {
-    ngx_str_t                 own;
     ngx_uint_t                i;
     ngx_http_sandbox_pool_t  *pool;
-
-    own = *name;
-
-    if (ngx_strcmp(own.data, "code-interpreter-v1") == 0) {
-        ngx_str_set(&own, "base");
-    }
 
     if (smcf->pools == NULL) {
         smcf->pools = ngx_array_create(cf->pool, 2,
@@ -129,12 +124,12 @@ ngx_http_sandbox_pool_add(ngx_conf_t *cf, ngx_http_sandbox_main_conf_t *smcf,
     pool = smcf->pools->elts;
 
     for (i = 0; i < smcf->pools->nelts; i++) {
-        if (pool[i].name.len == own.len
-            && ngx_memcmp(pool[i].name.data, own.data, own.len) == 0)
+        if (pool[i].name.len == name->len
+            && ngx_memcmp(pool[i].name.data, name->data, name->len) == 0)
         {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                                "template \"%V\" has two \"sandbox_pool\" "
-                               "directives", &own);
+                               "directives", name);
             return NULL;
         }
     }
@@ -153,7 +148,7 @@ ngx_http_sandbox_pool_add(ngx_conf_t *cf, ngx_http_sandbox_main_conf_t *smcf,
     }
 
     ngx_memzero(pool, sizeof(ngx_http_sandbox_pool_t));
-    pool->name = own;
+    pool->name = *name;
     pool->file = cf->conf_file->file.name;
     pool->line = cf->conf_file->line;
 
@@ -233,9 +228,45 @@ ngx_http_sandbox_pools_settle(ngx_conf_t *cf,
     pool = smcf->pools->elts;
 
     for (i = 0; i < smcf->pools->nelts; i++) {
-        if (ngx_http_sandbox_pool_settle(cf, smcf, &pool[i], &config->pools)
-            != NGX_OK)
+        if (ngx_http_sandbox_pool_own(cf, smcf, &pool[i]) != NGX_OK
+            || ngx_http_sandbox_pool_settle(cf, smcf, &pool[i],
+                                            &config->pools)
+               != NGX_OK)
         {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+/* The built-in template has two names, unless configuration has the other one
+ * for one of its own. */
+
+static ngx_int_t
+ngx_http_sandbox_pool_own(ngx_conf_t *cf, ngx_http_sandbox_main_conf_t *smcf,
+    ngx_http_sandbox_pool_t *pool)
+{
+    ngx_uint_t                i;
+    ngx_http_sandbox_pool_t  *all;
+
+    if (ngx_strcmp(pool->name.data, "code-interpreter-v1") == 0
+        && ngx_http_sandbox_template_find(smcf, pool->name.data,
+                                          pool->name.len)
+           == NULL)
+    {
+        ngx_str_set(&pool->name, "base");
+    }
+
+    all = smcf->pools->elts;
+
+    for (i = 0; &all[i] != pool; i++) {
+        if (ngx_strcmp(all[i].name.data, pool->name.data) == 0) {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "template \"%V\" has two \"sandbox_pool\" "
+                          "directives, the second in %V:%ui", &pool->name,
+                          &pool->file, pool->line);
             return NGX_ERROR;
         }
     }

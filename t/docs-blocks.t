@@ -55,6 +55,13 @@ my $tls = (grep { -x "$_/openssl" } split /:/, $ENV{PATH})
                     . " -subj /CN=x -keyout $p/tls.key -out $p/tls.pem"
                     . " 2>$p/logs/openssl") == 0;
 
+# what the reader has made by then
+
+open my $keys, '>', "$p/conf/keys" or die $!;
+print $keys 'sha256:', '0' x 64, " acme-corp alice\n";
+close $keys;
+chmod 0600, "$p/conf/keys";
+
 mkdir "$p/conf/snippets";
 system("cp $ROOT/conf/sandbox*.conf $p/conf/snippets/");
 

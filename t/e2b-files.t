@@ -247,7 +247,8 @@ subtest 'one file as the body' => sub {
     is_error(upload('x', path => 'two/below'), 400, qr/./, 'below a file');
     is_error(upload('x', path => 'x', query => '&username=bob'), 401,
              qr/bob/, 'a user who is unknown');
-    is_error(upload('x', path => '/usr/x'), 403, qr/./, 'where none may be');
+    is_error(upload('x', path => '/usr/x'), 403, qr{^path '/usr/x': },
+             'where none may be');
     is_error(upload('x', path => 'x', token => '0' x 64), 401,
              qr/^access token present in header but does not match$/,
              'a wrong token');
@@ -357,6 +358,68 @@ subtest 'limits' => sub {
               headers => { 'Content-Encoding' => 'gzip' })->{status}, 507,
        'compressed');
     is(sh('ls huge 2>&1 | grep -c cannot'), "1\n", 'nothing is left');
+};
+
+
+subtest 'clients that are slow, or go' => sub {
+    my $form = form([ 'slow/1', "a\r\n--bound" ], [ 'slow/2', 'b' ]);
+    my %h = (%{ rpc_headers($s) }, 'Content-Length' => length $form,
+             'Content-Type' => "multipart/form-data; boundary=$B");
+
+    my $c = open_request('POST', '/files', base => '/e2b', headers => \%h);
+    SandboxTest::More::send_all($c, $_) for split //, $form;
+    is(read_response($c)->{status}, 200, 'a byte at a time');
+    is(sh('cat slow/*'), "a\r\n--boundb", 'is written');
+
+    $c = open_request('POST', '/files', base => '/e2b', headers => \%h);
+    SandboxTest::More::send_all($c, substr $form, 0, 120);
+    close $c;
+
+    $h{'Content-Type'} = 'application/octet-stream';
+    $c = open_request('POST', '/files?path=half', base => '/e2b',
+                      headers => { %h, 'Content-Length' => 100 });
+    SandboxTest::More::send_all($c, 'x' x 99);
+    until_true(sub { sh('ls -a | grep -c "^\.sandbox"') > 0 });
+    close $c;
+    ok(until_true(sub { sh('ls -a | grep -c "^\.sandbox"') == 0 }),
+       'one that goes leaves nothing');
+    is(sh('ls half 2>&1 | grep -c cannot'), "1\n", 'not its file either');
+
+    for ([ 'half', 100 ], [ '/tmp', 400 ]) {
+        $c = open_request('POST', "/files?path=$_->[0]", base => '/e2b',
+                          headers => { %h, 'Content-Length' => 3,
+                                       Expect => '100-continue' });
+        my $line = SandboxTest::More::read_some($c, time + within(20));
+        like($line, qr{^HTTP/1.1 $_->[1] }, "Expect: $_->[1]");
+        close $c;
+    }
+};
+
+
+subtest 'a body that is more than it seems' => sub {
+    my $zeros = packed(form([ undef, "\0" x (32 * $MB), 'other' ]));
+
+    # what is dropped is a part that is no file, and what follows the form
+
+    my $bomb = $zeros . packed("\0" x (32 * $MB)) x 20;
+    my $before = rss(workers());
+    my $job = async {
+        upload($bomb, type => "multipart/form-data; boundary=$B",
+               headers => { 'Content-Encoding' => 'gzip' })->{status};
+    };
+
+    my $worst = 0;
+
+    do {
+        my $from = time;
+
+        call('GET', '/health');
+        $worst = time - $from if time - $from > $worst;
+    } while (!$job->ready);
+
+    is($job->get, 200, 'it is read');
+    cmp_ok($worst, '<', within(0.5), 'others are not held up');
+    cmp_ok(rss(workers()) - $before, '<', 32 * $MB, 'nor is memory taken');
 };
 
 

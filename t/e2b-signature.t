@@ -10,6 +10,7 @@ use FindBin;
 use lib "$FindBin::Bin/lib";
 
 use Digest::SHA qw(sha256_base64);
+use IO::Compress::Gzip qw(gzip);
 use Test::More;
 use SandboxTest::More;
 use SandboxTest::Connect;
@@ -161,6 +162,51 @@ subtest 'one of many' => sub {
     call('POST', "/sessions/$others[0]/pause");
     is(get_signed('f', of => $others[0])->{status}, 502, 'a paused one');
     destroy($_) for @others;
+};
+
+
+subtest 'uploads have a limit' => sub {
+    my $mb = 1 << 20;
+    my $name = 'Content-Disposition: form-data; name="file"; filename=';
+
+    my $post = sub {
+        my ($body, %h) = @_;
+
+        return files('POST', path => delete $h{path} // 'big', id => $s,
+                     body => $body,
+                     headers => { 'X-Access-Token' => token($s), %h });
+    };
+
+    my $too_large = sub {
+        my ($r, $what) = @_;
+
+        ok($r->{status} == 413 && $r->{json}{code} == 413
+           && $r->{json}{message} =~ /1048576/, $what)
+            or diag("$r->{status} $r->{body}");
+    };
+
+    is($post->('x' x $mb)->{status}, 200, 'what it allows');
+    $too_large->($post->('x' x ($mb + 1)), 'a byte more');
+    $too_large->($post->(sprintf("%x\r\n%s\r\n0\r\n\r\n", $mb + 1,
+                                 'x' x ($mb + 1)),
+                         'Transfer-Encoding' => 'chunked'), 'in chunks');
+
+    gzip(\("\0" x ($mb + 1)), \my $packed) or die;
+    $too_large->($post->($packed, 'Content-Encoding' => 'gzip'),
+                 'compressed');
+
+    my $form = "--b\r\n${name}a\r\n\r\n" . 'x' x ($mb / 2)
+               . "\r\n--b\r\n${name}b\r\n\r\n";
+    my %type = ('Content-Type' => 'multipart/form-data; boundary=b',
+                path => '');
+
+    is($post->($form . 'x' x ($mb / 2) . "\r\n--b--", %type)->{status}, 200,
+       'a form with as much in it');
+    $too_large->($post->($form . 'x' x ($mb / 2 + 1) . "\r\n--b--", %type),
+                 'or more');
+    is(run($s, 'stat -c %s big a b; ls -a | grep -c "^\\.sandbox"')
+           ->{stdout}, "$mb\n" . $mb / 2 . "\n" . $mb / 2 . "\n0\n",
+       'what was there stays');
 };
 
 

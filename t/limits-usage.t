@@ -112,7 +112,8 @@ subtest 'of a session' => sub {
     my $before = $usage->();
 
     is(join(' ', sort keys %$before),
-       'cpu_seconds disk inodes memory memory_peak processes', 'its names');
+       'cpu_seconds disk inodes memory memory_cache memory_peak processes',
+       'its names');
 
     my $job = async { load($v, 'forks 5 ' . hold(1)) };
     ok(until_true(sub { $usage->()->{processes} == 6 }, 5),

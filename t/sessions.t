@@ -98,7 +98,7 @@ subtest 'a session has every field, and no other' => sub {
     my $usage = delete $res->{json}{usage};
     is_deeply($res->{json}, $s, 'the same session');
     is(join(' ', sort keys %$usage),
-       'cpu_seconds disk inodes memory memory_peak processes',
+       'cpu_seconds disk inodes memory memory_cache memory_peak processes',
            'and its usage');
 
     my %before = %$usage;

@@ -131,6 +131,43 @@ for my $version ([ '--http2', 2 ], [ '--http1.1', 1.1 ]) {
 }
 
 
+# A client of HTTP/2 may have sent all of its body, and its end, before the
+# session has said that it takes it.
+
+subtest 'a whole body before it is read' => sub {
+    my @curl = ('-sk', '-m', within(60), '--http2');
+    my $url = "https://127.0.0.1:$port/v1/sessions/$s";
+
+    for my $size (1, 500, 60_000) {
+        for my $round (1 .. 5) {
+            my $text = chr(96 + $round) x $size;
+
+            open my $f, '|-', 'curl', @curl, '-o', '/dev/null', '-T', '-',
+                 "$url/files/whole" or die "curl: $!";
+            print $f $text;
+            close $f;
+            is(call('GET', "/sessions/$s/files/whole")->{body}, $text,
+               "$size bytes, $round");
+        }
+    }
+
+    my $pid = background($s, 'cat > given', stdin_open => JSON::PP::true());
+
+    for my $text ('one ', 'two ', 'three') {
+        open my $f, '|-', 'curl', @curl, '-X', 'POST', '-T', '-',
+             "$url/processes/$pid/stdin" . ($text eq 'three' ? '?eof=1' : '')
+            or die "curl: $!";
+        print $f $text;
+        close $f;
+    }
+
+    ok(until_true { call('GET', "/sessions/$s/processes/$pid")->{json}{state}
+                    ne 'running' } 10);
+    is(call('GET', "/sessions/$s/files/given")->{body}, 'one two three',
+       'input of a process');
+};
+
+
 subtest 'what HTTP/2 has no place for' => sub {
     my @ws = ('-H', 'Sec-WebSocket-Version: 13', '-H',
               "Sec-WebSocket-Key: $SandboxTest::Stream::KEY");

@@ -47,8 +47,8 @@ ngx_http_sandbox_e2b_match(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx,
     ctx->e2b = e2b;
     ctx->refuse = ngx_http_sandbox_e2b_refuse_control;
 
-    /* a client reads each answer as it comes; files alone may be encoded,
-     * and what programs behind ports say */
+    /* a client reads each answer as it comes, and what a program behind a
+     * port says is its own: files alone may be encoded */
 
 #if (NGX_HTTP_GZIP)
     r->gzip_tested = 1;
@@ -218,11 +218,6 @@ ngx_http_sandbox_e2b_data(ngx_http_request_t *r,
 
     default:
         e2b->plane = NGX_HTTP_SANDBOX_E2B_PLANE_PORT;
-
-#if (NGX_HTTP_GZIP)
-        r->gzip_tested = 0;
-#endif
-
         ctx->refuse = ngx_http_sandbox_e2b_refuse_port;
         ctx->port_kept = ngx_http_sandbox_e2b_port_kept;
         ctx->by_name = e2b->by_host;

@@ -143,7 +143,7 @@ ngx_int_t
 ngx_http_sandbox_e2b_refuse_file(ngx_http_request_t *r,
     const ngx_http_sandbox_refusal_t *refusal)
 {
-    u_char                        text[SBX_PATH_MAX + 64];
+    u_char                        text[NGX_HTTP_SANDBOX_E2B_SAID];
     ngx_http_sandbox_refusal_t    own;
     ngx_http_sandbox_e2b_file_t  *file;
 
@@ -199,6 +199,7 @@ ngx_http_sandbox_e2b_refuse_file(ngx_http_request_t *r,
         break;
 
     default:
+        ngx_http_sandbox_e2b_said(&file->path, &own.detail, text);
         break;
     }
 
@@ -260,7 +261,7 @@ ngx_http_sandbox_e2b_get_go(ngx_http_sandbox_e2b_file_t *file)
     open.user = file->user;
     open.path_len = (uint32_t) file->path.len;
 
-    call = ngx_http_sandbox_op_file_call(r, &open, &file->path, NULL,
+    call = ngx_http_sandbox_e2b_file_call(r, &open, &file->path, NULL,
                                          &get->download);
 
     if (call != NULL) {
@@ -471,7 +472,7 @@ ngx_http_sandbox_e2b_files_compose(ngx_http_request_t *r)
     file.path_len = (uint32_t) compose->file.path.len;
     file.path2_len = (uint32_t) sources.len;
 
-    call = ngx_http_sandbox_op_file_call(r, &file, &compose->file.path,
+    call = ngx_http_sandbox_e2b_file_call(r, &file, &compose->file.path,
                                          &sources, compose);
 
     if (call != NULL) {

@@ -48,7 +48,7 @@ static ngx_int_t ngx_http_sandbox_e2b_read(
     ngx_http_sandbox_e2b_feed_t *feed);
 static ngx_int_t ngx_http_sandbox_e2b_read_end(
     ngx_http_sandbox_e2b_feed_t *feed);
-static void ngx_http_sandbox_e2b_read_nothing(ngx_http_request_t *r);
+static void ngx_http_sandbox_e2b_read_begun(ngx_http_request_t *r);
 static void ngx_http_sandbox_e2b_read_event(ngx_http_request_t *r);
 static void ngx_http_sandbox_e2b_writable(ngx_http_sandbox_call_t *call);
 
@@ -108,7 +108,7 @@ ngx_http_sandbox_e2b_process_stream_input(ngx_http_request_t *r)
     r->request_body_no_buffering = 1;
 
     rc = ngx_http_read_client_request_body(r,
-                                           ngx_http_sandbox_e2b_read_nothing);
+                                           ngx_http_sandbox_e2b_read_begun);
 
     if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
         return rc;
@@ -117,17 +117,33 @@ ngx_http_sandbox_e2b_process_stream_input(ngx_http_request_t *r)
     /* the reference that this took; the request has the router's */
 
     r->main->count--;
+    feed->late = 1;
 
-    (void) ngx_http_sandbox_e2b_pump(feed);
+    if (feed->there) {
+        (void) ngx_http_sandbox_e2b_pump(feed);
+    }
 
     return NGX_DONE;
 }
 
 
+/*
+ * nginx calls back before it returns, but for a body of HTTP/2 that has ended
+ * before it is read: then a little later, and nothing is to be seen of it
+ * until then.
+ */
+
 static void
-ngx_http_sandbox_e2b_read_nothing(ngx_http_request_t *r)
+ngx_http_sandbox_e2b_read_begun(ngx_http_request_t *r)
 {
-    /* what has been read is taken by the pump, as all that follows */
+    ngx_http_sandbox_e2b_feed_t  *feed;
+
+    feed = ngx_http_sandbox_ctx(r)->data;
+    feed->there = 1;
+
+    if (feed->late) {
+        (void) ngx_http_sandbox_e2b_pump(feed);
+    }
 }
 
 

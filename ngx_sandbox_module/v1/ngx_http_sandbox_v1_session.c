@@ -162,6 +162,8 @@ ngx_http_sandbox_v1_session_usage(ngx_http_sandbox_json_t *j,
 {
     ngx_http_sandbox_json_raw(j, ",\"usage\":{\"memory\":");
     ngx_http_sandbox_json_int(j, (int64_t) usage->memory);
+    ngx_http_sandbox_json_raw(j, ",\"memory_cache\":");
+    ngx_http_sandbox_json_int(j, (int64_t) usage->memory_cache);
     ngx_http_sandbox_json_raw(j, ",\"memory_peak\":");
     ngx_http_sandbox_json_int(j, (int64_t) usage->memory_peak);
     ngx_http_sandbox_json_raw(j, ",\"cpu_seconds\":");

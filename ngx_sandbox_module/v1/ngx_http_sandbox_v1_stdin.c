@@ -30,7 +30,6 @@ static ngx_int_t ngx_http_sandbox_v1_stdin_pump(
 static void ngx_http_sandbox_v1_stdin_wait(ngx_http_sandbox_v1_stdin_t *in);
 static ngx_int_t ngx_http_sandbox_v1_stdin_more(
     ngx_http_sandbox_v1_stdin_t *in);
-static void ngx_http_sandbox_v1_stdin_nothing(ngx_http_request_t *r);
 static void ngx_http_sandbox_v1_stdin_read(ngx_http_request_t *r);
 static void ngx_http_sandbox_v1_stdin_writable(ngx_http_sandbox_call_t *call);
 
@@ -123,33 +122,13 @@ ngx_http_sandbox_v1_stdin_begin(ngx_http_sandbox_v1_stdin_t *in)
 
     in->call->timeout = 0;
 
-    if (ngx_http_sandbox_body_own(r) != NGX_OK) {
-        return ngx_http_sandbox_op_broken(in->call,
-                                          "more than memory holds");
-    }
-
-    r->expect_tested = 0;
-    r->request_body_no_buffering = 1;
-
-    rc = ngx_http_read_client_request_body(r,
-                                           ngx_http_sandbox_v1_stdin_nothing);
+    rc = ngx_http_sandbox_body_stream(r, ngx_http_sandbox_v1_stdin_read);
 
     if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
         return ngx_http_sandbox_op_finish(in->call, rc);
     }
 
-    /* the reference that this took; the request has the router's */
-
-    r->main->count--;
-
-    return ngx_http_sandbox_v1_stdin_pump(in);
-}
-
-
-static void
-ngx_http_sandbox_v1_stdin_nothing(ngx_http_request_t *r)
-{
-    /* what has been read is taken by the pump, as all that follows */
+    return (rc == NGX_OK) ? ngx_http_sandbox_v1_stdin_pump(in) : NGX_OK;
 }
 
 
@@ -261,7 +240,7 @@ ngx_http_sandbox_v1_stdin_writable(ngx_http_sandbox_call_t *call)
 
     in = call->data;
 
-    if (in->ready && !in->whole) {
+    if (ngx_http_sandbox_body_there(in->request) && !in->whole) {
         (void) ngx_http_sandbox_v1_stdin_pump(in);
     }
 }

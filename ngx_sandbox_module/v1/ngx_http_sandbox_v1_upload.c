@@ -54,7 +54,6 @@ static ngx_int_t ngx_http_sandbox_v1_upload_take(
 static ngx_int_t ngx_http_sandbox_v1_upload_end(
     ngx_http_sandbox_v1_upload_t *upload, const sbx_f_end_t *end);
 static void ngx_http_sandbox_v1_upload_read(ngx_http_request_t *r);
-static void ngx_http_sandbox_v1_upload_nothing(ngx_http_request_t *r);
 static void ngx_http_sandbox_v1_upload_writable(
     ngx_http_sandbox_call_t *call);
 static void ngx_http_sandbox_v1_upload_stalled(ngx_event_t *ev);
@@ -344,33 +343,13 @@ ngx_http_sandbox_v1_upload_begin(ngx_http_sandbox_v1_upload_t *upload)
 
     upload->call->timeout = 0;
 
-    if (ngx_http_sandbox_body_own(r) != NGX_OK) {
-        return ngx_http_sandbox_op_broken(upload->call,
-                                          "more than memory holds");
-    }
-
-    r->expect_tested = 0;
-    r->request_body_no_buffering = 1;
-
-    rc = ngx_http_read_client_request_body(r,
-                                          ngx_http_sandbox_v1_upload_nothing);
+    rc = ngx_http_sandbox_body_stream(r, ngx_http_sandbox_v1_upload_read);
 
     if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
         return ngx_http_sandbox_op_finish(upload->call, rc);
     }
 
-    /* the reference that this took; the request has the router's */
-
-    r->main->count--;
-
-    return ngx_http_sandbox_v1_upload_pump(upload);
-}
-
-
-static void
-ngx_http_sandbox_v1_upload_nothing(ngx_http_request_t *r)
-{
-    /* what has been read is taken by the pump, as all that follows */
+    return (rc == NGX_OK) ? ngx_http_sandbox_v1_upload_pump(upload) : NGX_OK;
 }
 
 
@@ -487,7 +466,7 @@ ngx_http_sandbox_v1_upload_writable(ngx_http_sandbox_call_t *call)
 
     upload = call->data;
 
-    if (!upload->ready || upload->whole) {
+    if (!ngx_http_sandbox_body_there(upload->request) || upload->whole) {
         return;
     }
 

@@ -5,6 +5,9 @@
  * from then on twice as many looks.  So they cover the whole life of a
  * session evenly, and the last one is as new as the last look.
  *
+ * Where no processor time has been used since the last look, nothing has been
+ * done either, and nothing else is read: most sessions are idle.
+ *
  * A call is told of the present too, which is no sample yet: who asks often
  * does not thin out what there is.  While a session is paused nothing is
  * looked at, and that time is in no span.
@@ -26,7 +29,7 @@
 static void sbx_samples_tick(sbx_timer_t *timer);
 static void sbx_samples_look(sbx_session_t *s);
 static int sbx_samples_read(sbx_session_t *s, sbx_f_sample_t *sample,
-    uint64_t *now, uint64_t *cpu);
+    uint64_t *now, uint64_t *cpu, int idle);
 static void sbx_samples_disk(const sbx_session_t *s, sbx_f_sample_t *sample);
 static void sbx_samples_merge(sbx_f_sample_t *into,
     const sbx_f_sample_t *sample);
@@ -105,7 +108,7 @@ sbx_samples_look(sbx_session_t *s)
 
     d = &s->sampled;
 
-    if (sbx_samples_read(s, &sample, &now, &cpu) == 0) {
+    if (sbx_samples_read(s, &sample, &now, &cpu, 1) == 0) {
         d->at = now;
         d->cpu = cpu;
         d->begun = 1;
@@ -114,36 +117,39 @@ sbx_samples_look(sbx_session_t *s)
 }
 
 
+/* idle: the last look will do, if the session has been that since. */
+
 static int
 sbx_samples_read(sbx_session_t *s, sbx_f_sample_t *sample, uint64_t *now,
-    uint64_t *cpu)
+    uint64_t *cpu, int idle)
 {
     sbx_error_t     e;
     sbx_usage_t     usage;
     sbx_sampled_t  *d;
 
     d = &s->sampled;
+    memset(sample, 0, sizeof(sbx_f_sample_t));
 
-    if (s->cgroup == NULL
-        || sbx_cgroup_session_usage(s->cgroup, &usage, &e) != 0)
-    {
+    if (s->cgroup == NULL || sbx_cgroup_session_cpu(s->cgroup, cpu) != 0) {
+        return -1;
+    }
+
+    if (idle && d->count != 0 && *cpu == d->cpu) {
+        *sample = d->ring[d->count - 1];
+
+    } else if (sbx_cgroup_session_memory(s->cgroup, &usage, &e) == 0) {
+        sample->memory = usage.memory;
+        sample->memory_cache = usage.memory_cache;
+        sbx_samples_disk(s, sample);
+
+    } else {
         return -1;
     }
 
     *now = sbx_now_us();
-    *cpu = usage.cpu_us;
-
-    memset(sample, 0, sizeof(sbx_f_sample_t));
     sample->time = sbx_broker_clock_ms();
-    sample->memory = usage.memory;
-    sample->memory_cache = usage.memory_cache;
-
-    if (d->begun) {
-        sample->span = *now - d->at;
-        sample->cpu_us = *cpu > d->cpu ? *cpu - d->cpu : 0;
-    }
-
-    sbx_samples_disk(s, sample);
+    sample->span = d->begun ? *now - d->at : 0;
+    sample->cpu_us = d->begun && *cpu > d->cpu ? *cpu - d->cpu : 0;
 
     return 0;
 }
@@ -264,7 +270,7 @@ sbx_samples_call(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
     } else if (s->info.status == SBX_STATUS_RUNNING
                && now - d->at > SBX_SAMPLES_FRESH
                && now - d->now_at > SBX_SAMPLES_FRESH
-               && sbx_samples_read(s, &d->now, &now, &cpu) == 0)
+               && sbx_samples_read(s, &d->now, &now, &cpu, 0) == 0)
     {
         d->now_at = now;
     }

@@ -34,9 +34,9 @@ typedef enum {
                                  .size bytes of files */
     SBX_FILE_COMPOSE   = 13,  /* path2 = the sources, each with its NUL: they
                                  become path, in this order, and go; path may
-                                 be one of them, .max (0: none) is its
-                                 bytes at most; -> ENTRY, END: .count sources, .size bytes.
-                                 An error changes no file */
+                                 be one of them, and has .max bytes at most
+                                 (0: any); -> ENTRY, END: .count sources,
+                                 .size bytes.  An error changes no file */
 
     /* a watch whose events init keeps until they are asked for */
     SBX_FILE_WATCHER   = 14,  /* as WATCH; -> END: .count is its number, not
@@ -76,6 +76,9 @@ typedef struct {
                                              "KEY\0VALUE\0" ...  Without, it
                                              has none, whatever the one had
                                              that it replaces */
+#define SBX_FILE_F_OWNED        0x100     /* what is made is the session
+                                             user's, whoever makes it; so is a
+                                             file that an upload replaces */
 
 /*
  * SBX_FILE_F_MORE: STAT, LIST, MKDIR, MOVE, COMPOSE, WATCH, WATCHER.  Entries
@@ -84,9 +87,10 @@ typedef struct {
  * their names without the prefix.  Paths begin with the call's own instead of
  * the real one.  A LIST goes through each directory right after its name.
  *
- * Of watches: path must be a directory, else E_FILE_TYPE.  A file that is new,
- * or in a directory that is, comes as CREATE and WRITE.  An ENTRY follows each
- * CREATE, WRITE and CHMOD of what is there when it is sent.
+ * Of watches: path must be a directory, else E_FILE_TYPE.  A new file that was
+ * uploaded comes as CREATE, CHMOD, WRITE, as if it had been written in its
+ * place; one in a directory that is new as CREATE, WRITE.  An ENTRY follows
+ * each CREATE, WRITE and CHMOD of what is there when it is sent.
  */
 
 #define SBX_FILE_METADATA_MAX   4096

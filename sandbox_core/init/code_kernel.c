@@ -131,6 +131,7 @@ sbx_code_launch(sbx_code_context_t *context)
     c = context->command;
     exec = &c->exec;
     memset(exec, 0xff, sizeof(sbx_f_exec_t));
+    exec->flags = 0;
     memset(exec->tag, 0, sizeof(exec->tag));
 
     (void) sbx_init_exec_limits(exec, NULL);

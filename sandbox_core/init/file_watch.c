@@ -34,6 +34,13 @@
      | IN_EXCL_UNLINK)
 
 
+typedef enum {
+    SBX_INIT_NEW_NAME,
+    SBX_INIT_NEW_FILE,                      /* that was found */
+    SBX_INIT_NEW_UPLOAD
+} sbx_init_new_t;
+
+
 static int sbx_init_watch_send(sbx_init_watch_t *w, sbx_change_t change,
     const char *path, size_t len);
 static int sbx_init_watch_top(sbx_init_watch_t *w, const char *given);
@@ -44,7 +51,7 @@ static int sbx_init_watch_below(sbx_init_watch_t *w, int dir, int node,
 static void sbx_init_watch_drop(sbx_init_watch_t *w, int node);
 static int sbx_init_watch_run(sbx_init_watch_t *w);
 static int sbx_init_watch_created(sbx_init_watch_t *w, int node,
-    const char *name, int written);
+    const char *name, sbx_init_new_t kind);
 static int sbx_init_watch_event(sbx_init_watch_t *w,
     const struct inotify_event *event);
 static int sbx_init_watch_named(sbx_init_watch_t *w, int node,
@@ -310,7 +317,9 @@ sbx_init_watch_below(sbx_init_watch_t *w, int dir, int node, int tell)
 
         if (tell) {
             rc = sbx_init_watch_created(w, node, de->d_name,
-                                        de->d_type == DT_REG);
+                                        de->d_type == DT_REG
+                                        ? SBX_INIT_NEW_FILE
+                                        : SBX_INIT_NEW_NAME);
         }
 
         if (rc != 0 || !w->recursive
@@ -596,8 +605,11 @@ sbx_init_watch_appeared(sbx_init_watch_t *w, int node,
 
     rc = pair && w->hidden && w->replaces
          ? sbx_init_watch_tell(w, SBX_CHANGE_WRITE, node, event->name)
-         : sbx_init_watch_created(w, node, event->name, pair && w->hidden
-                                  && !(event->mask & IN_ISDIR));
+         : sbx_init_watch_created(w, node, event->name,
+                                  pair && w->hidden
+                                  && !(event->mask & IN_ISDIR)
+                                  ? SBX_INIT_NEW_UPLOAD
+                                  : SBX_INIT_NEW_NAME);
 
     if (rc != 0) {
         return -1;
@@ -652,18 +664,30 @@ sbx_init_watch_appeared(sbx_init_watch_t *w, int node,
 }
 
 
-/* Whoever asks for more is told, too, that there is content. */
+/*
+ * Whoever asks for more is told, too, that there is content, and of what an
+ * upload has done to the file before it had its name.
+ */
 
 static int
 sbx_init_watch_created(sbx_init_watch_t *w, int node, const char *name,
-    int written)
+    sbx_init_new_t kind)
 {
     if (sbx_init_watch_tell(w, SBX_CHANGE_CREATE, node, name) != 0) {
         return -1;
     }
 
-    return written && (w->flags & SBX_FILE_F_MORE)
-           ? sbx_init_watch_tell(w, SBX_CHANGE_WRITE, node, name) : 0;
+    if (!(w->flags & SBX_FILE_F_MORE) || kind == SBX_INIT_NEW_NAME) {
+        return 0;
+    }
+
+    if (kind == SBX_INIT_NEW_UPLOAD
+        && sbx_init_watch_tell(w, SBX_CHANGE_CHMOD, node, name) != 0)
+    {
+        return -1;
+    }
+
+    return sbx_init_watch_tell(w, SBX_CHANGE_WRITE, node, name);
 }
 
 

@@ -388,6 +388,32 @@ sbx_cgroup_frozen(int events)
 
 
 int
+sbx_cgroup_session_memory(sbx_cgroup_session_t *cs, sbx_usage_t *usage,
+    sbx_error_t *e)
+{
+    char                 work[SBX_CGROUP_PATH_MAX];
+    const sbx_cgroup_t  *cg;
+
+    cg = cs->cg;
+
+    sbx_session_path(cs, "/work", work);
+
+    if (sbx_cgroup_read_number(cg, SBX_ROLE_MEMORY, work,
+                    sbx_cgroup_file(cg, SBX_ROLE_MEMORY, SBX_FILE_MEMORY_NOW),
+                               NULL, &usage->memory)
+        == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot read the memory of %s", cs->id);
+    }
+
+    usage->memory_cache = sbx_session_cache(cg, work, usage->memory);
+
+    return 0;
+}
+
+
+int
 sbx_cgroup_session_usage(sbx_cgroup_session_t *cs, sbx_usage_t *usage,
     sbx_error_t *e)
 {
@@ -400,11 +426,11 @@ sbx_cgroup_session_usage(sbx_cgroup_session_t *cs, sbx_usage_t *usage,
     sbx_session_path(cs, "/work", work);
     sbx_session_path(cs, "/work/run", run);
 
-    if (sbx_cgroup_read_number(cg, SBX_ROLE_MEMORY, work,
-                    sbx_cgroup_file(cg, SBX_ROLE_MEMORY, SBX_FILE_MEMORY_NOW),
-                               NULL, &usage->memory)
-        == -1
-        || sbx_cgroup_session_cpu(cs, &usage->cpu_us) == -1
+    if (sbx_cgroup_session_memory(cs, usage, e) == -1) {
+        return -1;
+    }
+
+    if (sbx_cgroup_session_cpu(cs, &usage->cpu_us) == -1
         || sbx_cgroup_read_number(cg, SBX_ROLE_PIDS, run, "pids.current",
                                   NULL, &usage->processes)
            == -1)
@@ -420,8 +446,6 @@ sbx_cgroup_session_usage(sbx_cgroup_session_t *cs, sbx_usage_t *usage,
     {
         usage->memory_peak = usage->memory;
     }
-
-    usage->memory_cache = sbx_session_cache(cg, work, usage->memory);
 
     return 0;
 }

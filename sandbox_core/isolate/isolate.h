@@ -77,6 +77,9 @@ int sbx_cgroup_session_owner(sbx_cgroup_session_t *cs, uint64_t owner,
 /* Fills all but disk and inodes. */
 int sbx_cgroup_session_usage(sbx_cgroup_session_t *cs, sbx_usage_t *usage,
     sbx_error_t *e);
+/* Memory and memory_cache alone. */
+int sbx_cgroup_session_memory(sbx_cgroup_session_t *cs, sbx_usage_t *usage,
+    sbx_error_t *e);
 /* Microseconds of all its processes, those that have ended too; -1: errno. */
 int sbx_cgroup_session_cpu(sbx_cgroup_session_t *cs, uint64_t *us);
 /*

@@ -92,6 +92,7 @@ create_send(test_broker_t *t, uint64_t processes)
     sbx_create_t  body;
 
     test_create_body(&body);
+    (void) strcpy(body.template, "code-interpreter-v1");
     body.limits.processes = processes;
     body.flags = SBX_CREATE_AUTO_RESUME|SBX_CREATE_NO_TOKEN
                  |SBX_CREATE_PORT_TOKEN;
@@ -168,6 +169,8 @@ test_given(test_broker_t *t)
     is_int((int) a->session.flags,
            SBX_CREATE_AUTO_RESUME|SBX_CREATE_NO_TOKEN|SBX_CREATE_PORT_TOKEN,
            "and flags");
+    is_str(a->session.template, "code-interpreter-v1",
+           "and the name of the template that it has asked for");
     (void) strcpy(id, a->session.id);
     is_int((int) metrics(t)->hits, 1, "is given one of the pool");
 

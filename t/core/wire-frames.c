@@ -28,6 +28,7 @@ decoding(void)
     n += 5;
     n += sbx_wire_header(text + n, SBX_F_END, 0);
 
+    rc = 0;
     sbx_wire_init(&w, buffer, sizeof(buffer));
 
     /* a byte at a time: the worst that a stream can do */

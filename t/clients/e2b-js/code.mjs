@@ -4,7 +4,9 @@ import { strict as assert } from 'node:assert'
 
 import { Sandbox, TimeoutError } from '@e2b/code-interpreter'
 
-import { group, refused, sandboxOf, thrown, until } from './harness.mjs'
+import {
+    group, NAMES, refused, sandboxOf, thrown, until,
+} from './harness.mjs'
 
 
 /* A module that Python has in the sandbox. */
@@ -101,7 +103,7 @@ group('code', async (check) => {
     })
 
     await check('a data frame', async () => {
-        if (!await has(sandbox, 'pandas'))
+        if (NAMES || !await has(sandbox, 'pandas'))
             return
 
         const { results } = await run(
@@ -112,7 +114,7 @@ group('code', async (check) => {
     })
 
     await check('charts', async () => {
-        if (!await has(sandbox, 'matplotlib'))
+        if (NAMES || !await has(sandbox, 'matplotlib'))
             return
 
         const { results } = await run(`
@@ -201,11 +203,9 @@ group('code', async (check) => {
 
     await check('who leaves interrupts, and no more', async () => {
         await run('kept = 7')
-        const start = Date.now()
-        await refused(run('import time; time.sleep(30)',
+        await refused(run('import time; time.sleep(600)',
                           { timeoutMs: 1_000 }), TimeoutError)
         assert.equal((await run('kept')).text, '7')
-        assert.ok(Date.now() - start < 15_000)
     })
 
     await check('one after the other', async () => {

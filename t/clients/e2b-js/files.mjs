@@ -98,6 +98,15 @@ group('files', async (check) => {
         assert.equal((await files.getInfo('n')).metadata, undefined)
     })
 
+    await check('what has ended before it is read is whole', async () => {
+        for (let n = 0; n < 12; n++) {
+            const text = 'x'.repeat([ 1, 500, 60_000 ][n % 3])
+
+            await files.write('whole', text, { useOctetStream: true })
+            assert.equal(await files.read('whole'), text)
+        }
+    })
+
     await check('users', async () => {
         await files.write('r.txt', 'of root', { user: 'root' })
         assert.equal(await files.read('/root/r.txt', { user: 'root' }),
