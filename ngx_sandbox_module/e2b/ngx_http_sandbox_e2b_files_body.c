@@ -11,7 +11,6 @@
 #define NGX_HTTP_SANDBOX_E2B_PATHS        (1024 * 1024)
 
 
-static void ngx_http_sandbox_e2b_post_nothing(ngx_http_request_t *r);
 static void ngx_http_sandbox_e2b_post_read(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sandbox_e2b_post_pause(
     ngx_http_sandbox_e2b_post_t *post);
@@ -44,33 +43,13 @@ ngx_http_sandbox_e2b_post_begin(ngx_http_sandbox_e2b_post_t *post)
     r = post->file.request;
     post->begun = 1;
 
-    if (ngx_http_sandbox_body_own(r) != NGX_OK) {
-        return ngx_http_sandbox_e2b_post_finish(post,
-                                              NGX_HTTP_INTERNAL_SERVER_ERROR);
-    }
-
-    r->expect_tested = 0;
-    r->request_body_no_buffering = 1;
-
-    rc = ngx_http_read_client_request_body(r,
-                                           ngx_http_sandbox_e2b_post_nothing);
+    rc = ngx_http_sandbox_body_stream(r, ngx_http_sandbox_e2b_post_read);
 
     if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
         return ngx_http_sandbox_e2b_post_finish(post, rc);
     }
 
-    /* the reference that this took; the request has the router's */
-
-    r->main->count--;
-
-    return ngx_http_sandbox_e2b_post_pump(post);
-}
-
-
-static void
-ngx_http_sandbox_e2b_post_nothing(ngx_http_request_t *r)
-{
-    /* what has been read is taken by the pump, as all that follows */
+    return (rc == NGX_OK) ? ngx_http_sandbox_e2b_post_pump(post) : NGX_OK;
 }
 
 
@@ -98,7 +77,7 @@ ngx_http_sandbox_e2b_post_writable(ngx_http_sandbox_call_t *call)
     post = call->data;
 
     if (post->state != NGX_HTTP_SANDBOX_E2B_WRITING || post->more.posted
-        || !post->begun)
+        || !ngx_http_sandbox_body_there(post->file.request))
     {
         return;
     }
