@@ -302,6 +302,7 @@ subtest 'what is refused' => sub {
     $new->({ memoryMB => 1e15 }, qr/^memoryMB: must be an integer/);
     $new->({ diskSizeMB => 4097 },
            qr/^diskSizeMB asks for 4097, .* allowed is 4096$/);
+    $new->({ diskSizeMB => 99999999 }, qr/^diskSizeMB .* allowed is 4096$/);
     $new->({ diskSizeMB => 0 }, qr/^diskSizeMB must be at least 1$/);
     $new->({ cpuCount => 5 }, qr/^cpuCount asks for 5, .* allowed is 4$/);
     $new->({ cpuCount => 0 }, qr/^cpuCount: must be at least/);
@@ -796,6 +797,39 @@ subtest 'templates, and what there is not' => sub {
 
     kill_id($id);
     is(ask(GET => '/health')->{status}, 200, 'health');
+};
+
+
+subtest 'traffic that is not public' => sub {
+    my $j = ask(POST => '/v2/sandboxes', { templateID => 'base',
+        network => { allowPublicTraffic => JSON::PP::false } })->{json};
+    my $traffic = 'E2B-Traffic-Access-Token';
+
+    for my $case ([ 49999, '/contexts', 401 ],
+                  [ 49999, '/contexts', 401, $traffic => 'x' ],
+                  [ 49999, '/contexts', 401,
+                    $traffic => $j->{envdAccessToken} ],
+                  [ 49999, '/contexts', 200,
+                    $traffic => $j->{trafficAccessToken} ],
+                  [ 49999, '/contexts', 200,
+                    'X-Access-Token' => $j->{envdAccessToken} ],
+                  [ 8000, '/', 403 ],
+                  [ 8000, '/', 403,
+                    'X-Access-Token' => $j->{envdAccessToken} ],
+                  [ 8000, '/', 502,
+                    $traffic => $j->{trafficAccessToken} ],
+                  [ 49983, '/health', 204 ])
+    {
+        my ($at, $path, $status, %h) = @$case;
+        my $res = ask(GET => $path, undef,
+                      headers => { 'E2b-Sandbox-Id' => $j->{sandboxID},
+                                   'E2b-Sandbox-Port' => $at, %h });
+
+        is($res->{status}, $status, "$at, " . join ' ', keys %h)
+            or diag($res->{body});
+    }
+
+    kill_id($j->{sandboxID});
 };
 
 

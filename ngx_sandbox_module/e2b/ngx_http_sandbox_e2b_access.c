@@ -151,13 +151,17 @@ ngx_http_sandbox_e2b_admit(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
         return NGX_OK;
     }
 
-    if (e2b->plane == NGX_HTTP_SANDBOX_E2B_PLANE_PORT) {
-        ctx->bars = SBX_CREATE_PORT_TOKEN;
-
-    } else if (ctx->route->access != NGX_HTTP_SANDBOX_ACCESS_ANY
-               || e2b->token_bad)
+    if (e2b->plane != NGX_HTTP_SANDBOX_E2B_PLANE_PORT
+        && (ctx->route->access != NGX_HTTP_SANDBOX_ACCESS_ANY
+            || e2b->token_bad))
     {
         ctx->needs = SBX_CREATE_NO_TOKEN;
+
+    } else if (e2b->plane != NGX_HTTP_SANDBOX_E2B_PLANE_ENVD) {
+
+        /* the code interpreter is a port as well */
+
+        ctx->bars = SBX_CREATE_PORT_TOKEN;
     }
 
     return NGX_OK;
