@@ -109,6 +109,8 @@ typedef struct {
     size_t                            room;
     size_t                            size;       /* what it will have */
     size_t                            len;        /* what it has */
+    ngx_event_t                       more;       /* the next turn */
+    size_t                            turn;       /* what this one took */
     unsigned                          closes:1;   /* CloseStdin */
     unsigned                          stream:1;   /* StreamInput */
     unsigned                          there:1;    /* the body may be taken */

@@ -9,6 +9,11 @@
 
 #define NGX_HTTP_SANDBOX_E2B_WINDOW     (256 * 1024)
 
+/* bytes that one turn of the event loop goes through, and how many of them a
+ * message stands for besides its own: most of its cost is not for those */
+#define NGX_HTTP_SANDBOX_E2B_FEED_TURN  (512 * 1024)
+#define NGX_HTTP_SANDBOX_E2B_FEED_COST  512
+
 
 /* A message of StreamInput. */
 
@@ -51,6 +56,8 @@ static ngx_int_t ngx_http_sandbox_e2b_read_end(
 static void ngx_http_sandbox_e2b_read_begun(ngx_http_request_t *r);
 static void ngx_http_sandbox_e2b_read_event(ngx_http_request_t *r);
 static void ngx_http_sandbox_e2b_writable(ngx_http_sandbox_call_t *call);
+static void ngx_http_sandbox_e2b_pump_more(ngx_event_t *ev);
+static void ngx_http_sandbox_e2b_feed_cleanup(void *data);
 
 
 #define MESSAGE(field)  offsetof(ngx_http_sandbox_e2b_message_t, field)
@@ -73,6 +80,7 @@ ngx_http_sandbox_e2b_process_stream_input(ngx_http_request_t *r)
 {
     ngx_int_t                     rc;
     ngx_str_t                    *type;
+    ngx_pool_cleanup_t           *cln;
     ngx_http_sandbox_e2b_feed_t  *feed;
 
     static const char  connect[] = "application/connect+json";
@@ -97,12 +105,22 @@ ngx_http_sandbox_e2b_process_stream_input(ngx_http_request_t *r)
     }
 
     feed = ngx_http_sandbox_e2b_feed(r);
+    cln = ngx_pool_cleanup_add(r->pool, 0);
 
-    if (feed == NULL || ngx_http_sandbox_body_own(r) != NGX_OK) {
+    if (feed == NULL || cln == NULL
+        || ngx_http_sandbox_body_own(r) != NGX_OK)
+    {
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
     }
 
     feed->stream = 1;
+
+    feed->more.handler = ngx_http_sandbox_e2b_pump_more;
+    feed->more.data = feed;
+    feed->more.log = r->connection->log;
+
+    cln->handler = ngx_http_sandbox_e2b_feed_cleanup;
+    cln->data = feed;
 
     r->expect_tested = 0;
     r->request_body_no_buffering = 1;
@@ -157,7 +175,17 @@ ngx_http_sandbox_e2b_pump(ngx_http_sandbox_e2b_feed_t *feed)
 {
     ngx_int_t  rc;
 
-    for ( ;; ) {
+    for (feed->turn = 0; /* void */; /* void */) {
+
+        if (feed->turn > NGX_HTTP_SANDBOX_E2B_FEED_TURN) {
+
+            /* whoever sends faster than this reads is not the only one */
+
+            ngx_http_sandbox_e2b_pump_wait(feed);
+            ngx_add_timer(&feed->more, 1);
+
+            return NGX_OK;
+        }
 
         if (feed->ending
             || (feed->call != NULL
@@ -171,6 +199,7 @@ ngx_http_sandbox_e2b_pump(ngx_http_sandbox_e2b_feed_t *feed)
         rc = ngx_http_sandbox_e2b_take(feed);
 
         if (rc == NGX_OK) {
+            feed->turn += feed->size + NGX_HTTP_SANDBOX_E2B_FEED_COST;
             rc = ngx_http_sandbox_e2b_message(feed);
 
         } else if (rc == NGX_AGAIN) {
@@ -636,5 +665,38 @@ ngx_http_sandbox_e2b_writable(ngx_http_sandbox_call_t *call)
 
     if (!feed->ending) {
         (void) ngx_http_sandbox_e2b_pump(feed);
+    }
+}
+
+
+static void
+ngx_http_sandbox_e2b_pump_more(ngx_event_t *ev)
+{
+    ngx_connection_t             *c;
+    ngx_http_sandbox_e2b_feed_t  *feed;
+
+    feed = ev->data;
+    c = feed->request->connection;
+
+    if (feed->request->header_sent) {
+
+        /* it has been answered meanwhile */
+
+        return;
+    }
+
+    (void) ngx_http_sandbox_e2b_pump(feed);
+
+    ngx_http_run_posted_requests(c);
+}
+
+
+static void
+ngx_http_sandbox_e2b_feed_cleanup(void *data)
+{
+    ngx_http_sandbox_e2b_feed_t  *feed = data;
+
+    if (feed->more.timer_set) {
+        ngx_del_timer(&feed->more);
     }
 }

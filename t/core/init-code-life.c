@@ -289,6 +289,7 @@ test_groups(void)
     uint32_t    groups, token, over;
     sbx_task_t  task;
 
+    token = 0;
     verb(SBX_CODE_DELETE, "python");
     code_deaf = 1;
     groups = s.groups;
