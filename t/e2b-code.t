@@ -221,8 +221,15 @@ subtest 'refusals are text' => sub {
     delete $none{'X-Access-Token'};
     is(plane('POST', '/execute', json => { code => '1' },
              headers => \%none)->{status}, 401, 'no token');
+    is(plane('GET', '/contexts', headers => \%none)->{status}, 401,
+       'which contexts ask for, too');
+    is(plane('DELETE', '/contexts/python', headers => \%none)->{status}, 401,
+       'before they are removed');
+    $none{'E2B-Traffic-Access-Token'} = hmac_sha256_hex("traffic $s", $key);
     is(plane('GET', '/contexts', headers => \%none)->{status}, 200,
-       'which contexts do not ask for');
+       'or for that of traffic, as clients have it');
+    is(plane('POST', '/execute', json => { code => '1' },
+             headers => \%none)->{status}, 401, 'which runs nothing');
 };
 
 

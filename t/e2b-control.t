@@ -130,8 +130,8 @@ subtest 'create, get and kill' => sub {
     is($j->{templateID}, 'base', 'its template');
     is($j->{envdVersion}, '0.6.13', 'the version of envd');
     like($j->{envdAccessToken}, qr/^[0-9a-f]{64}$/, 'a token');
-    ok(exists $j->{trafficAccessToken} && !defined $j->{trafficAccessToken},
-       'none for ports');
+    like($j->{trafficAccessToken}, qr/^[0-9a-f]{64}$/,
+         'and one that clients send with calls about contexts');
     ok(exists $j->{domain} && !defined $j->{domain}, 'no domain');
     ok(length $j->{clientID}, 'a client');
     is($j->{envdUrl}, "http://localhost/envd/$j->{sandboxID}",
@@ -813,6 +813,12 @@ subtest 'traffic that is not public' => sub {
                     $traffic => $j->{trafficAccessToken} ],
                   [ 49999, '/contexts', 200,
                     'X-Access-Token' => $j->{envdAccessToken} ],
+                  [ 49999, '/contexts', 401,
+                    $traffic => $j->{trafficAccessToken},
+                    'X-Access-Token' => $j->{trafficAccessToken} ],
+                  [ 49999, '/health', 401 ],
+                  [ 49999, '/health', 200,
+                    $traffic => $j->{trafficAccessToken} ],
                   [ 8000, '/', 403 ],
                   [ 8000, '/', 403,
                     'X-Access-Token' => $j->{envdAccessToken} ],
