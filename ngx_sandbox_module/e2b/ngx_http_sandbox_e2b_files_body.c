@@ -104,8 +104,17 @@ ngx_http_sandbox_e2b_post_more(ngx_event_t *ev)
         ngx_del_timer(&post->stall);
     }
 
+    if (post->state != NGX_HTTP_SANDBOX_E2B_IDLE && post->call->closed) {
+
+        /* it has been refused meanwhile */
+
+        return;
+    }
+
     post->turn = 0;
-    (void) ngx_http_sandbox_e2b_post_pump(post);
+
+    (void) (post->begun ? ngx_http_sandbox_e2b_post_pump(post)
+                        : ngx_http_sandbox_e2b_post_begin(post));
 
     ngx_http_run_posted_requests(c);
 }

@@ -101,9 +101,10 @@ ngx_http_sandbox_e2b_post_go(ngx_http_sandbox_e2b_file_t *file)
         return ngx_http_sandbox_e2b_post_put(post);
     }
 
-    /* what it has to say is said in events, or has been */
+    /* it may end the request at once, of which nothing may be left then, and
+     * whoever called this still has it */
 
-    (void) ngx_http_sandbox_e2b_post_begin(post);
+    ngx_post_event(&post->more, &ngx_posted_events);
 
     return NGX_DONE;
 }
