@@ -10,6 +10,7 @@ use FindBin;
 use lib "$FindBin::Bin/lib";
 
 use File::Temp qw(tempdir);
+use IO::Compress::Gzip qw(gzip);
 use Socket qw(SOL_SOCKET SO_LINGER);
 use Test::More;
 use Time::HiRes qw(sleep time);
@@ -21,7 +22,7 @@ my $FALSE = JSON::PP::false;
 my $H2 = SandboxTest::free_port();
 
 my $t = connect_server(workers => 1,
-    http => "server { listen 127.0.0.1:$H2 http2; "
+    http => "sandbox_audit_log logs/audit.log; server { listen 127.0.0.1:$H2 http2; "
             . "location /e2b/ { sandbox_api e2b; } }\n");
 my $s = create_ok({ timeout_s => 3600,
                     manifest => { capabilities => [ 'shell', 'files', 'code',
@@ -108,6 +109,47 @@ subtest 'an upload over HTTP/2' => sub {
             waitpid $pid, 0;
             ok(get($s, 'whole')->{body} eq $text, "$size bytes, $kind");
         }
+    }
+};
+
+
+# What is in no file is counted, too: a little of it may stand for a lot.
+
+subtest 'a form around nothing' => sub {
+    my $part = "--B\r\nContent-Disposition: form-data; name=\"x\"\r\n\r\n";
+    my $lot = "\0" x (17 << 20);
+
+    for ([ 'before it', "$lot\r\n$part\r\n--B--\r\n" ],
+         [ 'after it', "$part\r\n--B--\r\n$lot" ])
+    {
+        my ($where, $form) = @$_;
+
+        gzip(\$form => \my $body);
+
+        my $res = call('POST', '/files', base => '/e2b', body => $body,
+                       headers => { %{ rpc_headers($s) },
+                           'Content-Type' => 'multipart/form-data; boundary=B',
+                           'Content-Encoding' => 'gzip' });
+
+        is($res->{status}, 400, $where);
+        like($res->{body}, qr/too much around/, 'and why');
+    }
+};
+
+
+subtest 'what is done to files is in the audit log' => sub {
+    rpc($s, 'filesystem.Filesystem/MakeDir', { path => 'traced' });
+    call('POST', '/files?path=~/traced/file', base => '/e2b', body => 'x',
+         headers => { %{ rpc_headers($s) },
+                      'Content-Type' => 'application/octet-stream' });
+
+    for ([ mkdir => '/home/user/traced' ],
+         [ upload => '/home/user/traced/file' ])
+    {
+        my ($op, $path) = @$_;
+
+        ok(until_true { slurp($t->prefix . '/logs/audit.log')
+                        =~ /"op":"$op",[^\n]*"path":"$path"/ }, $op);
     }
 };
 
