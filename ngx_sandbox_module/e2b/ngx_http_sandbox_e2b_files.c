@@ -462,6 +462,9 @@ ngx_http_sandbox_e2b_files_compose(ngx_http_request_t *r)
         return ngx_http_sandbox_problem_core(r, &e);
     }
 
+    ctx->path = compose->file.path;
+    ctx->has_path = 1;
+
     ngx_memzero(&file, sizeof(sbx_f_file_t));
     file.verb = SBX_FILE_COMPOSE;
     file.user = compose->file.user;

@@ -7,6 +7,10 @@
 
 /* bytes that one turn of the event loop goes through */
 #define NGX_HTTP_SANDBOX_E2B_TURN         (512 * 1024)
+/* of what comes before, between and after the parts of a form: as much as the
+ * heads of all of them may have */
+#define NGX_HTTP_SANDBOX_E2B_AROUND                                           \
+    ((off_t) SBX_MULTIPART_PARTS_MAX * SBX_MULTIPART_HEAD_MAX)
 /* of all paths of a form */
 #define NGX_HTTP_SANDBOX_E2B_PATHS        (1024 * 1024)
 
@@ -104,8 +108,17 @@ ngx_http_sandbox_e2b_post_more(ngx_event_t *ev)
         ngx_del_timer(&post->stall);
     }
 
+    if (post->state != NGX_HTTP_SANDBOX_E2B_IDLE && post->call->closed) {
+
+        /* it has been refused meanwhile */
+
+        return;
+    }
+
     post->turn = 0;
-    (void) ngx_http_sandbox_e2b_post_pump(post);
+
+    (void) (post->begun ? ngx_http_sandbox_e2b_post_pump(post)
+                        : ngx_http_sandbox_e2b_post_begin(post));
 
     ngx_http_run_posted_requests(c);
 }
@@ -414,7 +427,18 @@ ngx_http_sandbox_e2b_post_consume(ngx_http_sandbox_e2b_post_t *post)
 
     p = post->pos;
     event = sbx_multipart_next(post->form, &p, post->last, &data, &len);
+
+    post->around += p - post->pos;
     post->pos = post->last - (post->last - p);
+
+    if (event == SBX_MULTIPART_DATA) {
+        post->around -= ngx_min(post->around, (off_t) len);
+    }
+
+    if (post->around > NGX_HTTP_SANDBOX_E2B_AROUND) {
+        return ngx_http_sandbox_e2b_post_bad(post, "there is too much around "
+                                             "what the form holds");
+    }
 
     switch (event) {
 

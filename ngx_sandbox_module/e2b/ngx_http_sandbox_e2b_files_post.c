@@ -101,9 +101,10 @@ ngx_http_sandbox_e2b_post_go(ngx_http_sandbox_e2b_file_t *file)
         return ngx_http_sandbox_e2b_post_put(post);
     }
 
-    /* what it has to say is said in events, or has been */
+    /* it may end the request at once, of which nothing may be left then, and
+     * whoever called this still has it */
 
-    (void) ngx_http_sandbox_e2b_post_begin(post);
+    ngx_post_event(&post->more, &ngx_posted_events);
 
     return NGX_DONE;
 }
@@ -327,10 +328,17 @@ ngx_http_sandbox_e2b_post_put(ngx_http_sandbox_e2b_post_t *post)
     ngx_str_t                *path;
     sbx_f_file_t              put;
     ngx_http_request_t       *r;
+    ngx_http_sandbox_ctx_t   *ctx;
     ngx_http_sandbox_call_t  *call;
 
     r = post->file.request;
     path = &post->file.path;
+
+    /* for the audit log: of several, the last */
+
+    ctx = ngx_http_sandbox_ctx(r);
+    ctx->path = *path;
+    ctx->has_path = 1;
 
     ngx_memzero(&put, sizeof(sbx_f_file_t));
     put.verb = SBX_FILE_PUT;

@@ -68,9 +68,11 @@ ngx_http_sandbox_e2b_fs_request(ngx_http_request_t *r,
     ngx_http_sandbox_e2b_fs_body_t *body, sbx_f_file_t *file,
     ngx_str_t *path, sbx_error_t *e)
 {
+    ngx_http_sandbox_ctx_t  *ctx;
     ngx_http_sandbox_e2b_t  *e2b;
 
-    e2b = ngx_http_sandbox_e2b(ngx_http_sandbox_ctx(r));
+    ctx = ngx_http_sandbox_ctx(r);
+    e2b = ngx_http_sandbox_e2b(ctx);
 
     ngx_memzero(body, sizeof(ngx_http_sandbox_e2b_fs_body_t));
 
@@ -89,6 +91,11 @@ ngx_http_sandbox_e2b_fs_request(ngx_http_request_t *r,
 
     file->flags = SBX_FILE_F_MORE;
     file->path_len = (uint32_t) path->len;
+
+    /* for the audit log */
+
+    ctx->path = *path;
+    ctx->has_path = (body->path.len != 0);
 
     return 0;
 }

@@ -32,6 +32,7 @@ typedef struct {
     size_t                            paths_size;
     off_t                             max;        /* 0: none */
     off_t                             received;   /* of content, inflated */
+    off_t                             around;     /* of a form, besides */
 
     u_char                           *piece;      /* of a body in a file */
     u_char                           *inflated;

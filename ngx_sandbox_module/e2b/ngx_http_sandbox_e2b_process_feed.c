@@ -125,8 +125,11 @@ ngx_http_sandbox_e2b_process_stream_input(ngx_http_request_t *r)
         return rc;
     }
 
+    /* it may end the request at once, of which nothing may be left then, and
+     * whoever called this still has it */
+
     if (rc == NGX_OK) {
-        (void) ngx_http_sandbox_e2b_pump(feed);
+        ngx_post_event(&feed->more, &ngx_posted_events);
     }
 
     return NGX_DONE;
@@ -666,5 +669,9 @@ ngx_http_sandbox_e2b_feed_cleanup(void *data)
 
     if (feed->more.timer_set) {
         ngx_del_timer(&feed->more);
+    }
+
+    if (feed->more.posted) {
+        ngx_delete_posted_event(&feed->more);
     }
 }

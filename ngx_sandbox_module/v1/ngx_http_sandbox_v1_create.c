@@ -121,10 +121,13 @@ ngx_http_sandbox_v1_create(ngx_http_request_t *r)
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
     }
 
+    /* its id is no secret: nobody else's protocol opens its ports by that */
+
     if (ngx_http_sandbox_op_bind(r, ngx_http_sandbox_v1_create_fields, &body,
                                  &e)
         != 0
-        || ngx_http_sandbox_op_create_call(r, &body, 0, session, &call, &e)
+        || ngx_http_sandbox_op_create_call(r, &body, SBX_CREATE_PORT_TOKEN,
+                                           session, &call, &e)
            != 0)
     {
         return ngx_http_sandbox_problem_core(r, &e);

@@ -148,7 +148,9 @@ ngx_http_sandbox_v1_run(ngx_http_request_t *r)
                                          &body.files_base64, 1, &e)
            != 0
         || ngx_http_sandbox_v1_run_steps(run, &body.steps, &e) != 0
-        || ngx_http_sandbox_op_create_call(r, &body.create, SBX_CREATE_TIED,
+        || ngx_http_sandbox_op_create_call(r, &body.create,
+                                           SBX_CREATE_TIED
+                                           |SBX_CREATE_PORT_TOKEN,
                                            run, &run->tie, &e)
            != 0)
     {
