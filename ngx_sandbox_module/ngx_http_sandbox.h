@@ -60,7 +60,6 @@ typedef struct {
     ngx_shm_zone_t               *metrics;
     ngx_array_t                  *templates;  /* ..._template_t, or NULL */
     ngx_array_t                  *pools;      /* ..._pool_t, or NULL */
-    ngx_uint_t                    e2b;        /* a location has that API */
     u_char                       *token_key;  /* SBX_TOKEN_KEY bytes, NULL
                                                  where no broker was reached */
 } ngx_http_sandbox_main_conf_t;

@@ -94,10 +94,6 @@ ngx_http_sandbox_set_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         smcf->quotas->admin = 1;
     }
 
-    if (slcf->api == NGX_HTTP_SANDBOX_API_E2B) {
-        smcf->e2b = 1;
-    }
-
     return NGX_CONF_OK;
 }
 

@@ -256,7 +256,7 @@ ngx_http_sandbox_e2b_list_add(ngx_http_sandbox_e2b_list_t *list,
     }
 
     j = &list->json;
-    env = args + state.args_len;
+    env = sbx_wire_state_env(&state, args);
 
     if (j->size > NGX_HTTP_SANDBOX_E2B_LIST_MAX) {
         return NGX_ERROR;
