@@ -430,6 +430,11 @@ subtest 'code.CodeInterpreter' => sub {
     is("$j->{exitCode} $j->{error}{name} $j->{timedOut}",
        '130 KeyboardInterrupt 1', 'too long');
 
+    is(rpc($_, { contextId => 'a' x 50000 })->{status}, 200,
+       "$_ has no use for an id") for qw(CreateContext ListContexts);
+    is(rpc($_, { contextId => 'a' x 50000 })->{status}, 404,
+       "$_, of none") for qw(RestartContext RemoveContext);
+
     my $c = rpc('CreateContext', { language => 'python', cwd => '/tmp' })
             ->{json};
     is("$c->{language} $c->{cwd} $c->{contextId}", "python /tmp $c->{id}",

@@ -190,12 +190,6 @@ ngx_http_sandbox_e2b_admit(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
         && (access != NGX_HTTP_SANDBOX_ACCESS_ANY || e2b->token_bad))
     {
         ctx->needs = SBX_CREATE_NO_TOKEN;
-
-    } else if (e2b->plane == NGX_HTTP_SANDBOX_E2B_PLANE_CODE) {
-
-        /* what asks for no token of envd is a port like any other */
-
-        ctx->bars = SBX_CREATE_PORT_TOKEN;
     }
 
     return NGX_OK;

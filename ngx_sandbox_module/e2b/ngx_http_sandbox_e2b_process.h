@@ -113,8 +113,6 @@ typedef struct {
     size_t                            turn;       /* what this one took */
     unsigned                          closes:1;   /* CloseStdin */
     unsigned                          stream:1;   /* StreamInput */
-    unsigned                          there:1;    /* the body may be taken */
-    unsigned                          late:1;     /* and was not at once */
     unsigned                          selected:1;
     unsigned                          fed:1;      /* something was written */
     unsigned                          ending:1;   /* the last STDIN is queued:
