@@ -160,6 +160,20 @@ subtest 'what is done to files is in the audit log' => sub {
         ok(until_true { slurp($t->prefix . '/logs/audit.log')
                         =~ /"op":"$op",[^\n]*"path":"$path"/ }, $op);
     }
+
+    # each of these is a look, though it is a POST
+
+    rpc($s, $_, { path => '/tmp' })
+        for 'filesystem.Filesystem/ListDir', 'filesystem.Filesystem/Stat',
+            'process.Process/List', 'filesystem.Filesystem/CreateWatcher';
+
+    my $last = rpc($s, 'filesystem.Filesystem/Remove', { path => 'traced' });
+    my $id = $last->{headers}{'x-request-id'};
+
+    ok(until_true { slurp($t->prefix . '/logs/audit.log') =~ /$id/ },
+       'a removal');
+    unlike(slurp($t->prefix . '/logs/audit.log'),
+           qr/"op":"(?:list|stat|processes|watch)"/, 'and nothing before it');
 };
 
 
