@@ -35,15 +35,16 @@ static void ngx_http_sandbox_audit_write(ngx_http_request_t *r,
     ngx_http_sandbox_json_t *j);
 
 
-/* What a GET begins and is more than a look, and what is a part of something
- * that has its own line. */
+/* What a GET begins and is more than a look, and what a POST asks that is only
+ * one, or a part of something that has its own line. */
 
 static const char *const  ngx_http_sandbox_audit_more[] = {
     "terminal", NULL
 };
 
 static const char *const  ngx_http_sandbox_audit_less[] = {
-    "search", "stdin", "resize", NULL
+    "search", "stdin", "resize",
+    "list", "stat", "watch", "processes", "output", "contexts", NULL
 };
 
 

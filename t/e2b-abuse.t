@@ -21,13 +21,12 @@ my $TRUE = JSON::PP::true;
 my $FALSE = JSON::PP::false;
 my $H2 = SandboxTest::free_port();
 
-my $t = connect_server(workers => 1,
+my $t = connect_server(workers => 1, max_upload => '1m',
     http => "sandbox_audit_log logs/audit.log; server { listen 127.0.0.1:$H2 http2; "
             . "location /e2b/ { sandbox_api e2b; } }\n");
 my $s = create_ok({ timeout_s => 3600,
                     manifest => { capabilities => [ 'shell', 'files', 'code',
                                                     'ports' ] } });
-my $nobody = 'i' . '0' x 25;
 
 sub made {
     my (%o) = @_;
@@ -49,8 +48,8 @@ sub plane {
 }
 
 
-# Nobody need have any right for this: the body is read before the core is
-# asked.  That no request was ended twice the log says in the end.
+# What is read at once may be the end of the request, too; that none was ended
+# twice the log says.
 
 subtest 'a body that ends as it begins' => sub {
     my %bodies = (
@@ -61,8 +60,8 @@ subtest 'a body that ends as it begins' => sub {
     for my $path (sort keys %bodies) {
         for my $i (1 .. 60) {
             my $c = open_request('POST', "/$path", base => '/e2b', headers => {
-                'Content-Type' => $bodies{$path}, 'Content-Length' => 1000,
-                'E2b-Sandbox-Id' => $nobody, 'E2b-Sandbox-Port' => 49983 });
+                %{ rpc_headers($s) }, 'Content-Length' => 1000,
+                'Content-Type' => $bodies{$path} });
 
             setsockopt $c, SOL_SOCKET, SO_LINGER, pack('ii', 1, 0) if $i % 2;
             close $c;
@@ -134,6 +133,16 @@ subtest 'a form around nothing' => sub {
         is($res->{status}, 400, $where);
         like($res->{body}, qr/too much around/, 'and why');
     }
+
+    # nobody is waited for who may do nothing
+
+    my $c = open_request('POST', '/files', base => '/e2b', headers => {
+        'E2b-Sandbox-Id' => $s, 'E2b-Sandbox-Port' => 49983,
+        'Content-Type' => 'multipart/form-data; boundary=B',
+        'Content-Length' => 1000 });
+
+    is(read_head($c)->{status}, 401, 'of nobody');
+    close $c;
 };
 
 
@@ -151,6 +160,20 @@ subtest 'what is done to files is in the audit log' => sub {
         ok(until_true { slurp($t->prefix . '/logs/audit.log')
                         =~ /"op":"$op",[^\n]*"path":"$path"/ }, $op);
     }
+
+    # each of these is a look, though it is a POST
+
+    rpc($s, $_, { path => '/tmp' })
+        for 'filesystem.Filesystem/ListDir', 'filesystem.Filesystem/Stat',
+            'process.Process/List', 'filesystem.Filesystem/CreateWatcher';
+
+    my $last = rpc($s, 'filesystem.Filesystem/Remove', { path => 'traced' });
+    my $id = $last->{headers}{'x-request-id'};
+
+    ok(until_true { slurp($t->prefix . '/logs/audit.log') =~ /$id/ },
+       'a removal');
+    unlike(slurp($t->prefix . '/logs/audit.log'),
+           qr/"op":"(?:list|stat|processes|watch)"/, 'and nothing before it');
 };
 
 

@@ -7,8 +7,8 @@
 
 /* bytes that one turn of the event loop goes through */
 #define NGX_HTTP_SANDBOX_E2B_TURN         (512 * 1024)
-/* of what comes before, between and after the parts of a form: as much as the
- * heads of all of them may have */
+/* of what comes before, between and after the parts of a form, besides what an
+ * upload may have: as much as the heads of all of them */
 #define NGX_HTTP_SANDBOX_E2B_AROUND                                           \
     ((off_t) SBX_MULTIPART_PARTS_MAX * SBX_MULTIPART_HEAD_MAX)
 /* of all paths of a form */
@@ -435,7 +435,9 @@ ngx_http_sandbox_e2b_post_consume(ngx_http_sandbox_e2b_post_t *post)
         post->around -= ngx_min(post->around, (off_t) len);
     }
 
-    if (post->around > NGX_HTTP_SANDBOX_E2B_AROUND) {
+    if (post->max > 0
+        && post->around > post->max + NGX_HTTP_SANDBOX_E2B_AROUND)
+    {
         return ngx_http_sandbox_e2b_post_bad(post, "there is too much around "
                                              "what the form holds");
     }

@@ -28,7 +28,9 @@ static int ngx_http_sandbox_e2b_post_meta(ngx_http_sandbox_e2b_post_t *post,
 static ngx_int_t ngx_http_sandbox_e2b_post_frame(
     ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
     const u_char *payload, ngx_fd_t fd);
-static ngx_int_t ngx_http_sandbox_e2b_post_nobody_frame(
+static ngx_http_sandbox_call_t *ngx_http_sandbox_e2b_post_ask(
+    ngx_http_sandbox_e2b_post_t *post);
+static ngx_int_t ngx_http_sandbox_e2b_post_ask_frame(
     ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
     const u_char *payload, ngx_fd_t fd);
 
@@ -99,6 +101,14 @@ ngx_http_sandbox_e2b_post_go(ngx_http_sandbox_e2b_file_t *file)
 
     if (post->form == NULL) {
         return ngx_http_sandbox_e2b_post_put(post);
+    }
+
+    if (ngx_http_sandbox_ctx(r)->needs != 0) {
+
+        /* a body of somebody who may do nothing is not worth a look */
+
+        return ngx_http_sandbox_op_start(r,
+                                         ngx_http_sandbox_e2b_post_ask(post));
     }
 
     /* it may end the request at once, of which nothing may be left then, and
@@ -432,13 +442,11 @@ ngx_http_sandbox_e2b_post_frame(ngx_http_sandbox_call_t *call,
 }
 
 
-/* A form without a file: whether there is a session, and whether the caller
- * may do anything in it, has still to be said. */
+/* Whether there is a session, and whether the caller may do anything in it. */
 
-ngx_int_t
-ngx_http_sandbox_e2b_post_nobody(ngx_http_sandbox_e2b_post_t *post)
+static ngx_http_sandbox_call_t *
+ngx_http_sandbox_e2b_post_ask(ngx_http_sandbox_e2b_post_t *post)
 {
-    ngx_int_t                 rc;
     ngx_str_t                 root;
     sbx_f_file_t              stat;
     ngx_http_sandbox_call_t  *call;
@@ -456,10 +464,22 @@ ngx_http_sandbox_e2b_post_nobody(ngx_http_sandbox_e2b_post_t *post)
     post->call = call;
 
     if (call != NULL) {
-        call->frame = ngx_http_sandbox_e2b_post_nobody_frame;
+        call->frame = ngx_http_sandbox_e2b_post_ask_frame;
     }
 
-    rc = ngx_http_sandbox_op_start(post->file.request, call);
+    return call;
+}
+
+
+/* A form without a file: it has still to be said. */
+
+ngx_int_t
+ngx_http_sandbox_e2b_post_nobody(ngx_http_sandbox_e2b_post_t *post)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_sandbox_op_start(post->file.request,
+                                   ngx_http_sandbox_e2b_post_ask(post));
 
     return (rc == NGX_DONE) ? NGX_OK
                             : ngx_http_sandbox_e2b_post_finish(post, rc);
@@ -467,10 +487,11 @@ ngx_http_sandbox_e2b_post_nobody(ngx_http_sandbox_e2b_post_t *post)
 
 
 static ngx_int_t
-ngx_http_sandbox_e2b_post_nobody_frame(ngx_http_sandbox_call_t *call,
+ngx_http_sandbox_e2b_post_ask_frame(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
 {
-    ngx_int_t  rc;
+    ngx_int_t                     rc;
+    ngx_http_sandbox_e2b_post_t  *post;
 
     rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
 
@@ -478,13 +499,21 @@ ngx_http_sandbox_e2b_post_nobody_frame(ngx_http_sandbox_call_t *call,
         return rc;
     }
 
+    post = call->data;
+
     switch (frame->type) {
 
     case SBX_F_ENTRY:
         return NGX_OK;
 
     case SBX_F_END:
-        return ngx_http_sandbox_e2b_post_answer(call->data);
+        if (post->begun) {
+            return ngx_http_sandbox_e2b_post_answer(post);
+        }
+
+        ngx_http_sandbox_call_close(call);
+
+        return ngx_http_sandbox_e2b_post_begin(post);
 
     default:
         return ngx_http_sandbox_op_broken(call, "a wrong frame for an entry");
