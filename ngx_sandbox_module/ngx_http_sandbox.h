@@ -244,6 +244,7 @@ typedef enum {
     NGX_HTTP_SANDBOX_ACCESS_TOKEN = 0,
     NGX_HTTP_SANDBOX_ACCESS_ANY,  /* the session's id is enough, but a token
                                      that is there must be right */
+    NGX_HTTP_SANDBOX_ACCESS_TRAFFIC,  /* a token, or that of ports */
     NGX_HTTP_SANDBOX_ACCESS_OWN   /* the handler looks by itself */
 } ngx_http_sandbox_access_e;
 

@@ -47,7 +47,11 @@ ngx_http_sandbox_read_body(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
         return NGX_DONE;
     }
 
-    if (r->headers_in.content_length_n > 0
+    /* an empty message of another encoding than JSON is one all the same */
+
+    if ((r->headers_in.content_length_n > 0
+         || (ctx->route->body == NGX_HTTP_SANDBOX_BODY_RPC
+             && r->headers_in.content_type != NULL))
         && !ngx_http_sandbox_body_type_ok(r))
     {
         return ngx_http_sandbox_problem(r,

@@ -333,8 +333,13 @@ ngx_http_sandbox_call_fail(ngx_http_sandbox_call_t *call,
 void
 ngx_http_sandbox_call_lost(ngx_http_sandbox_call_t *call)
 {
+    ngx_uint_t  level;
+
     if (call->answered || call->tries >= NGX_HTTP_SANDBOX_CALL_TRIES) {
-        ngx_log_error(NGX_LOG_ERR, call->request->connection->log, 0,
+        /* a stream may go on until its session ends */
+
+        level = (call->stream != NULL) ? NGX_LOG_INFO : NGX_LOG_ERR;
+        ngx_log_error(level, call->request->connection->log, 0,
                       "sandbox call was cut off");
         ngx_http_sandbox_call_fail(call, NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE);
         return;

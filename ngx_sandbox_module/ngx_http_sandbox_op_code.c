@@ -222,11 +222,12 @@ ngx_http_sandbox_op_code_call(ngx_http_request_t *r, sbx_f_code_t *code,
 
     const struct {
         const sbx_json_str_t  *name;
+        size_t                 max;
         uint32_t              *len;
     } names[] = {
-        { context, &code->context_len },
-        { language, &code->language_len },
-        { cwd, &code->cwd_len }
+        { context, SBX_CONTEXT_MAX, &code->context_len },
+        { language, SBX_LANGUAGE_MAX, &code->language_len },
+        { cwd, SBX_PATH_MAX, &code->cwd_len }
     };
 
     u_char  frame[sizeof(sbx_f_code_t) + SBX_CONTEXT_MAX + SBX_LANGUAGE_MAX
@@ -236,6 +237,13 @@ ngx_http_sandbox_op_code_call(ngx_http_request_t *r, sbx_f_code_t *code,
 
     for (i = 0; i < sbx_nelts(names); i++) {
         if (names[i].name != NULL && names[i].name->len != 0) {
+
+            /* callers have checked them: the frame holds no more */
+
+            if (names[i].name->len > names[i].max) {
+                return NULL;
+            }
+
             *names[i].len = (uint32_t) names[i].name->len;
             p = ngx_cpymem(p, names[i].name->data, names[i].name->len);
         }

@@ -64,6 +64,62 @@ for my $bad (qw(kind direction short huge stray lie owner)) {
     ok(core_said("^eof i${bad}0"), 'and the call closed');
 }
 
+# What the other API is told.
+
+sub look {
+    my ($path, %h) = @_;
+
+    return $t->api(GET => $path, undef, base => '', headers => \%h);
+}
+
+sub control { return look($_[1], 'X-API-Key' => 'e2b_00') }
+
+sub envd {
+    my ($mode, $path) = @_;
+
+    return look($path, 'E2b-Sandbox-Id' => id($mode),
+                'E2b-Sandbox-Port' => 49983);
+}
+
+sub log_of { return control($_[0], '/sandboxes/' . id($_[0]) . '/logs') }
+sub figures_of { return control($_[0], '/sandboxes/' . id($_[0])
+                                . '/metrics') }
+
+is_deeply(log_of('logs')->{json}{logEntries},
+          [ { timestamp => '2023-11-14T22:13:20.000Z', level => 'error',
+              message => "\"\n\x{fffd}",
+              fields => { '' => '', B => "\x01" } } ],
+          'a log is told, whatever is in it');
+is(figures_of('samples')->{json}[0]{cpuUsedPct} + 0, 100,
+   'nobody has more than all processors');
+
+for my $bad (qw(loglie loglevel logmany loglong)) {
+    $res = log_of($bad);
+    is("$res->{status} $res->{json}{code}", '500 500', "refused: $bad");
+    ok(core_said("^eof i${bad}0"), 'and the call closed');
+}
+
+for my $bad (qw(samplefirst samplemany samplenone)) {
+    $res = figures_of($bad);
+    is("$res->{status} $res->{json}{code}", '500 500', "refused: $bad");
+    ok(core_said("^eof i${bad}0"), 'and the call closed');
+}
+
+is_deeply(figures_of('sampleless')->{json}, [], 'there may be no figures');
+is(envd('samples', '/metrics')->{json}{mem_cache}, 3, 'figures of envd');
+is_deeply(envd('vars', '/envs')->{json},
+          { A => '1', B => "\x{fffd}", '' => '2', C => 3,
+            E2B_SANDBOX => 'true', E2B_SANDBOX_ID => id('vars') },
+          'variables');
+
+for my $bad ([ sampleless => '/metrics' ], [ samplenone => '/metrics' ],
+             [ samplefirst => '/metrics' ], [ varsmany => '/envs' ])
+{
+    $res = envd(@$bad);
+    is("$res->{status} $res->{json}{code}", '500 500',
+       "refused: $bad->[0] as $bad->[1]");
+}
+
 $res = get('unended');
 is(says($res), '409 E2011', 'strings without an end are given one');
 is(length $res->{json}{detail}, 247, 'within their arrays');

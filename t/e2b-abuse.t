@@ -211,8 +211,9 @@ subtest 'without a token' => sub {
     my $open = made();
     my $shut = made(network => { allowPublicTraffic => $FALSE });
 
-    is(plane($open, 49999, 'GET', '/contexts')->{status}, 200,
-       'contexts, which clients send none with');
+    is(plane($open, 49999, 'GET', '/contexts')->{status}, 401,
+       'contexts of one with open ports');
+    is(plane($open, 8000, 'GET', '/')->{status}, 502, 'and a port');
 
     for ([ $shut, 'one with closed ports' ], [ $s, 'one of the native API' ]) {
         my ($id, $name) = @$_;

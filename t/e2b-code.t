@@ -221,6 +221,15 @@ subtest 'refusals are text' => sub {
     delete $none{'X-Access-Token'};
     is(plane('POST', '/execute', json => { code => '1' },
              headers => \%none)->{status}, 401, 'no token');
+    is(plane('GET', '/contexts', headers => \%none)->{status}, 401,
+       'which contexts ask for, too');
+    is(plane('DELETE', '/contexts/python', headers => \%none)->{status}, 401,
+       'before they are removed');
+    $none{'E2B-Traffic-Access-Token'} = hmac_sha256_hex("traffic $s", $key);
+    is(plane('GET', '/contexts', headers => \%none)->{status}, 200,
+       'or for that of traffic, as clients have it');
+    is(plane('POST', '/execute', json => { code => '1' },
+             headers => \%none)->{status}, 401, 'which runs nothing');
 };
 
 
@@ -420,6 +429,11 @@ subtest 'code.CodeInterpreter' => sub {
                           timeout => 0.3 })->{json};
     is("$j->{exitCode} $j->{error}{name} $j->{timedOut}",
        '130 KeyboardInterrupt 1', 'too long');
+
+    is(rpc($_, { contextId => 'a' x 50000 })->{status}, 200,
+       "$_ has no use for an id") for qw(CreateContext ListContexts);
+    is(rpc($_, { contextId => 'a' x 50000 })->{status}, 404,
+       "$_, of none") for qw(RestartContext RemoveContext);
 
     my $c = rpc('CreateContext', { language => 'python', cwd => '/tmp' })
             ->{json};

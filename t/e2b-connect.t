@@ -149,6 +149,8 @@ subtest 'the body of a stream' => sub {
 subtest 'refusals before the call' => sub {
     error_is(rpc($s, $LIST, '{}', type => 'text/plain'), 415,
              'invalid_argument', qr/./, 'another media type');
+    error_is(rpc($s, $LIST, '', type => 'application/proto'), 415,
+             'invalid_argument', qr/./, 'of nothing, too');
     is(raw_stream('{}', type => 'text/plain')->{status}, 415,
        'of a stream, too');
     error_is(rpc($s, $LIST, '{"a":"' . 'x' x 20000 . '"}'), 429,

@@ -130,8 +130,8 @@ subtest 'create, get and kill' => sub {
     is($j->{templateID}, 'base', 'its template');
     is($j->{envdVersion}, '0.6.13', 'the version of envd');
     like($j->{envdAccessToken}, qr/^[0-9a-f]{64}$/, 'a token');
-    ok(exists $j->{trafficAccessToken} && !defined $j->{trafficAccessToken},
-       'none for ports');
+    like($j->{trafficAccessToken}, qr/^[0-9a-f]{64}$/,
+         'and one that clients send with calls about contexts');
     ok(exists $j->{domain} && !defined $j->{domain}, 'no domain');
     ok(length $j->{clientID}, 'a client');
     is($j->{envdUrl}, "http://localhost/envd/$j->{sandboxID}",
@@ -302,6 +302,7 @@ subtest 'what is refused' => sub {
     $new->({ memoryMB => 1e15 }, qr/^memoryMB: must be an integer/);
     $new->({ diskSizeMB => 4097 },
            qr/^diskSizeMB asks for 4097, .* allowed is 4096$/);
+    $new->({ diskSizeMB => 99999999 }, qr/^diskSizeMB .* allowed is 4096$/);
     $new->({ diskSizeMB => 0 }, qr/^diskSizeMB must be at least 1$/);
     $new->({ cpuCount => 5 }, qr/^cpuCount asks for 5, .* allowed is 4$/);
     $new->({ cpuCount => 0 }, qr/^cpuCount: must be at least/);
@@ -696,7 +697,8 @@ subtest 'figures' => sub {
 
 
 subtest 'variables and the log' => sub {
-    my $id = new_id({ envVars => { A => "1\n\"2", B => '' } });
+    my $id = new_id({ envVars => { A => "1\n\"2", B => '',
+                                   E2B_SANDBOX => 'no' } });
     my %to = ('E2b-Sandbox-Id' => $id, 'E2b-Sandbox-Port' => 49983,
               'X-Access-Token' =>
                   ask(GET => "/sandboxes/$id")->{json}{envdAccessToken});
@@ -705,6 +707,9 @@ subtest 'variables and the log' => sub {
     is($res->{status}, 200, 'variables');
     is($res->{json}{A}, "1\n\"2", 'are told as they are');
     is($res->{json}{B}, '', 'empty ones too');
+    is("$res->{json}{E2B_SANDBOX} $res->{json}{E2B_SANDBOX_ID}", "true $id",
+       'and what each command has');
+    is(scalar(() = $res->{body} =~ /"E2B_SANDBOX"/g), 1, 'once');
 
     ask(POST => "/v1/sessions/$id/exec", { cmd => 'exit 3' });
 
@@ -792,6 +797,45 @@ subtest 'templates, and what there is not' => sub {
 
     kill_id($id);
     is(ask(GET => '/health')->{status}, 200, 'health');
+};
+
+
+subtest 'traffic that is not public' => sub {
+    my $j = ask(POST => '/v2/sandboxes', { templateID => 'base',
+        network => { allowPublicTraffic => JSON::PP::false } })->{json};
+    my $traffic = 'E2B-Traffic-Access-Token';
+
+    for my $case ([ 49999, '/contexts', 401 ],
+                  [ 49999, '/contexts', 401, $traffic => 'x' ],
+                  [ 49999, '/contexts', 401,
+                    $traffic => $j->{envdAccessToken} ],
+                  [ 49999, '/contexts', 200,
+                    $traffic => $j->{trafficAccessToken} ],
+                  [ 49999, '/contexts', 200,
+                    'X-Access-Token' => $j->{envdAccessToken} ],
+                  [ 49999, '/contexts', 401,
+                    $traffic => $j->{trafficAccessToken},
+                    'X-Access-Token' => $j->{trafficAccessToken} ],
+                  [ 49999, '/health', 401 ],
+                  [ 49999, '/health', 200,
+                    $traffic => $j->{trafficAccessToken} ],
+                  [ 8000, '/', 403 ],
+                  [ 8000, '/', 403,
+                    'X-Access-Token' => $j->{envdAccessToken} ],
+                  [ 8000, '/', 502,
+                    $traffic => $j->{trafficAccessToken} ],
+                  [ 49983, '/health', 204 ])
+    {
+        my ($at, $path, $status, %h) = @$case;
+        my $res = ask(GET => $path, undef,
+                      headers => { 'E2b-Sandbox-Id' => $j->{sandboxID},
+                                   'E2b-Sandbox-Port' => $at, %h });
+
+        is($res->{status}, $status, "$at, " . join ' ', keys %h)
+            or diag($res->{body});
+    }
+
+    kill_id($j->{sandboxID});
 };
 
 

@@ -167,8 +167,8 @@ subtest 'lists' => sub {
               'an empty one');
 
     error_is(fs(ListDir => 'nope'), 404, 'not_found', qr/nope/, 'none');
-    error_is(fs(ListDir => 'plain'), 400, 'invalid_argument', qr/./,
-             'a file');
+    error_is(fs(ListDir => 'plain'), 400, 'invalid_argument',
+             qr{^path '/home/user/plain': }, 'a file');
     error_is(fs(ListDir => 'loop'), 400, 'failed_precondition', qr/links/,
              'a link to itself');
 

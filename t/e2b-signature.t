@@ -152,6 +152,7 @@ subtest 'one of many' => sub {
 
     my ($first, @others) = @ids;
 
+    is(get_signed('f', of => $first)->{status}, 200, 'one again');
     destroy($first);
     my $r = get_signed('f', of => $first);
     is($r->{status}, 502, 'one that is gone, but was known');

@@ -341,12 +341,15 @@ subtest 'where keys may not be' => sub {
 
 subtest 'sandboxctl key' => sub {
     my $ctl = "$SandboxTest::BUILD/sandboxctl";
-    my @one = split /\n/, `$ctl key acme-corp ci\@x`;
-    my @two = split /\n/, `$ctl key acme-corp ci\@x`;
+    my @one = split /\n/, `$ctl key acme-corp ci\@x 2>&1`;
+    my @two = split /\n/, `$ctl key acme-corp ci\@x 2>&1`;
 
     like($one[0], qr/^e2b_[0-9a-f]{40}$/, 'a key of the form of E2B');
     is($one[1], line($one[0], 'acme-corp', 'ci@x'), 'its line');
     isnt($one[0], $two[0], 'no key is made twice');
+    like(`$ctl key acme-corp ci 2>/dev/null`,
+         qr/\Asha256:[0-9a-f]{64} acme-corp ci\n\z/,
+         'the line alone goes to a file');
 
     for my $bad ('', 'a', 'a b c', "a 'b c'", '.a b') {
         my $out = `$ctl key $bad 2>&1`;

@@ -11,8 +11,7 @@ static ngx_int_t ngx_http_sandbox_e2b_headers(ngx_http_request_t *r,
     ngx_str_t *port, ngx_str_t *id);
 static ngx_int_t ngx_http_sandbox_e2b_prefix(ngx_http_sandbox_match_t *match,
     ngx_str_t *id);
-static ngx_uint_t ngx_http_sandbox_e2b_is_files(ngx_http_request_t *r,
-    const ngx_str_t *raw);
+static ngx_uint_t ngx_http_sandbox_e2b_is_files(const ngx_str_t *raw);
 static ngx_int_t ngx_http_sandbox_e2b_data(ngx_http_request_t *r,
     ngx_http_sandbox_match_t *match, ngx_http_sandbox_e2b_t *e2b,
     ngx_str_t *port);
@@ -79,7 +78,7 @@ ngx_http_sandbox_e2b_match(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx,
         return ngx_http_sandbox_e2b_data(r, match, e2b, &port);
     }
 
-    if (ngx_http_sandbox_e2b_is_files(r, &match->raw)) {
+    if (ngx_http_sandbox_e2b_is_files(&match->raw)) {
         return ngx_http_sandbox_e2b_data(r, match, e2b, &port);
     }
 
@@ -179,7 +178,7 @@ ngx_http_sandbox_e2b_prefix(ngx_http_sandbox_match_t *match, ngx_str_t *id)
 /* Signed addresses of files tell no sandbox. */
 
 static ngx_uint_t
-ngx_http_sandbox_e2b_is_files(ngx_http_request_t *r, const ngx_str_t *raw)
+ngx_http_sandbox_e2b_is_files(const ngx_str_t *raw)
 {
     return raw->len == 5 && ngx_memcmp(raw->data, "files", 5) == 0;
 }

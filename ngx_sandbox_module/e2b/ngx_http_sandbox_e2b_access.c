@@ -13,6 +13,8 @@
 
 static void ngx_http_sandbox_e2b_hmac(const u_char *key, const void *head,
     size_t head_len, const void *data, size_t len, uint8_t *digest);
+static ngx_int_t ngx_http_sandbox_e2b_shown(ngx_http_request_t *r,
+    const char *name, ngx_http_sandbox_e2b_token_e kind);
 
 
 /* RFC 2104; the message is head and data, one after the other. */
@@ -96,13 +98,44 @@ ngx_http_sandbox_e2b_same(const void *a, const void *b, size_t len)
 }
 
 
-ngx_int_t
-ngx_http_sandbox_e2b_admit(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
+/* Whether there is a header of that name, and it has the token: NGX_OK,
+ * NGX_DECLINED where there is none, NGX_ABORT where it is wrong. */
+
+static ngx_int_t
+ngx_http_sandbox_e2b_shown(ngx_http_request_t *r, const char *name,
+    ngx_http_sandbox_e2b_token_e kind)
 {
     ngx_int_t                      rc;
     ngx_str_t                      token;
     ngx_http_sandbox_e2b_t        *e2b;
-    ngx_http_sandbox_e2b_token_e   kind;
+    ngx_http_sandbox_main_conf_t  *smcf;
+
+    rc = ngx_http_sandbox_op_header(r, name, &token);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    e2b = ngx_http_sandbox_e2b(ngx_http_sandbox_ctx(r));
+    smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
+
+    return ngx_http_sandbox_e2b_token_is(smcf, kind, &e2b->id, &token)
+           ? NGX_OK : NGX_ABORT;
+}
+
+
+/*
+ * Envd and the code interpreter ask for the sandbox's own token; ports for
+ * that of traffic, if they are not public, and the interpreter is a port as
+ * well.  That of traffic may be given to others: it must not run anything.
+ */
+
+ngx_int_t
+ngx_http_sandbox_e2b_admit(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
+{
+    ngx_int_t                      rc;
+    ngx_http_sandbox_e2b_t        *e2b;
+    ngx_http_sandbox_access_e      access;
     ngx_http_sandbox_main_conf_t  *smcf;
 
     e2b = ngx_http_sandbox_e2b(ctx);
@@ -128,42 +161,35 @@ ngx_http_sandbox_e2b_admit(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
         return NGX_OK;
     }
 
-    kind = NGX_HTTP_SANDBOX_E2B_TOKEN_ENVD;
-    rc = ngx_http_sandbox_op_header(r, "x-access-token", &token);
+    access = ctx->route->access;
 
-    if (e2b->plane == NGX_HTTP_SANDBOX_E2B_PLANE_PORT
-        || (e2b->plane == NGX_HTTP_SANDBOX_E2B_PLANE_CODE
-            && rc == NGX_DECLINED))
-    {
-        kind = NGX_HTTP_SANDBOX_E2B_TOKEN_TRAFFIC;
-        rc = ngx_http_sandbox_op_header(r, "e2b-traffic-access-token",
-                                        &token);
+    if (e2b->plane != NGX_HTTP_SANDBOX_E2B_PLANE_PORT) {
+        rc = ngx_http_sandbox_e2b_shown(r, "x-access-token",
+                                        NGX_HTTP_SANDBOX_E2B_TOKEN_ENVD);
+        e2b->token_ok = (rc == NGX_OK);
+        e2b->token_bad = (rc == NGX_ABORT);
+
+        if (e2b->token_ok) {
+            return NGX_OK;
+        }
     }
 
-    if (rc != NGX_DECLINED) {
-        e2b->token_ok = (rc == NGX_OK
-                         && ngx_http_sandbox_e2b_token_is(smcf, kind, &e2b->id,
-                                                          &token));
-        e2b->token_bad = !e2b->token_ok;
+    if (e2b->plane != NGX_HTTP_SANDBOX_E2B_PLANE_ENVD) {
+        rc = ngx_http_sandbox_e2b_shown(r, "e2b-traffic-access-token",
+                                        NGX_HTTP_SANDBOX_E2B_TOKEN_TRAFFIC);
+
+        if (rc != NGX_OK) {
+            ctx->bars = SBX_CREATE_PORT_TOKEN;
+
+        } else if (access == NGX_HTTP_SANDBOX_ACCESS_TRAFFIC) {
+            access = NGX_HTTP_SANDBOX_ACCESS_ANY;
+        }
     }
 
-    if (e2b->token_ok) {
-        return NGX_OK;
-    }
-
-    if (e2b->plane == NGX_HTTP_SANDBOX_E2B_PLANE_PORT) {
-        ctx->bars = SBX_CREATE_PORT_TOKEN;
-
-    } else if (ctx->route->access != NGX_HTTP_SANDBOX_ACCESS_ANY
-               || e2b->token_bad)
+    if (e2b->plane != NGX_HTTP_SANDBOX_E2B_PLANE_PORT
+        && (access != NGX_HTTP_SANDBOX_ACCESS_ANY || e2b->token_bad))
     {
         ctx->needs = SBX_CREATE_NO_TOKEN;
-
-    } else if (e2b->plane == NGX_HTTP_SANDBOX_E2B_PLANE_CODE) {
-
-        /* what asks for no token of envd is a port like any other */
-
-        ctx->bars = SBX_CREATE_PORT_TOKEN;
     }
 
     return NGX_OK;

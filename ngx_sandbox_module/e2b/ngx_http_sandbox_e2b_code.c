@@ -30,23 +30,23 @@ ngx_http_sandbox_route_t  ngx_http_sandbox_e2b_code_routes[] = {
       NGX_HTTP_SANDBOX_BODY_JSON, SBX_CAP_CODE, "code",
       ngx_http_sandbox_e2b_code_execute, NGX_HTTP_SANDBOX_ACCESS_TOKEN },
 
-    /* clients send no token with these */
+    /* clients send the token of traffic with these, and no other */
 
     { NGX_HTTP_GET, "contexts",
       NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_CODE, "contexts",
-      ngx_http_sandbox_e2b_code_contexts, NGX_HTTP_SANDBOX_ACCESS_ANY },
+      ngx_http_sandbox_e2b_code_contexts, NGX_HTTP_SANDBOX_ACCESS_TRAFFIC },
 
     { NGX_HTTP_POST, "contexts",
       NGX_HTTP_SANDBOX_BODY_JSON, SBX_CAP_CODE, "context_create",
-      ngx_http_sandbox_e2b_code_create, NGX_HTTP_SANDBOX_ACCESS_ANY },
+      ngx_http_sandbox_e2b_code_create, NGX_HTTP_SANDBOX_ACCESS_TRAFFIC },
 
     { NGX_HTTP_POST, "contexts/{cid}/restart",
       NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_CODE, "context_restart",
-      ngx_http_sandbox_e2b_code_restart, NGX_HTTP_SANDBOX_ACCESS_ANY },
+      ngx_http_sandbox_e2b_code_restart, NGX_HTTP_SANDBOX_ACCESS_TRAFFIC },
 
     { NGX_HTTP_DELETE, "contexts/{cid}",
       NGX_HTTP_SANDBOX_BODY_NONE, SBX_CAP_CODE, "context_delete",
-      ngx_http_sandbox_e2b_code_remove, NGX_HTTP_SANDBOX_ACCESS_ANY },
+      ngx_http_sandbox_e2b_code_remove, NGX_HTTP_SANDBOX_ACCESS_TRAFFIC },
 
     { 0, NULL, NGX_HTTP_SANDBOX_BODY_NONE, 0, NULL, NULL, 0 }
 };

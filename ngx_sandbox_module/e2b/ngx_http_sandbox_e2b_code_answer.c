@@ -142,13 +142,11 @@ static ngx_int_t
 ngx_http_sandbox_e2b_code_text(ngx_http_sandbox_op_code_t *code, ngx_uint_t n,
     const u_char *data, size_t len, ngx_uint_t last)
 {
-    ngx_int_t                    rc;
     ngx_http_sandbox_e2b_own_t  *own;
 
     own = code->data;
-    rc = ngx_http_sandbox_e2b_code_flush(code, !n);
 
-    if (rc == NGX_ERROR
+    if (ngx_http_sandbox_e2b_code_flush(code, !n) == NGX_ERROR
         || ngx_http_sandbox_stream_whole(code->stream, &code->text[n], &data,
                                          &len, last)
            != NGX_OK)
@@ -169,7 +167,7 @@ ngx_http_sandbox_e2b_code_text(ngx_http_sandbox_op_code_t *code, ngx_uint_t n,
         ngx_add_timer(&code->waits, NGX_HTTP_SANDBOX_E2B_CODE_MOMENT);
     }
 
-    return rc;
+    return ngx_http_sandbox_stream_behind(code->stream) ? NGX_AGAIN : NGX_OK;
 }
 
 
@@ -199,7 +197,8 @@ ngx_http_sandbox_e2b_code_line(ngx_http_sandbox_op_code_t *code, ngx_uint_t n,
     own = code->data;
 
     if (own->len[n] + len == 0) {
-        return NGX_OK;
+        return ngx_http_sandbox_stream_behind(code->stream) ? NGX_AGAIN
+                                                            : NGX_OK;
     }
 
     tp = ngx_timeofday();
@@ -224,22 +223,15 @@ ngx_http_sandbox_e2b_code_line(ngx_http_sandbox_op_code_t *code, ngx_uint_t n,
 static ngx_int_t
 ngx_http_sandbox_e2b_code_flush_all(ngx_http_sandbox_op_code_t *code)
 {
-    ngx_int_t   rc, again;
     ngx_uint_t  n;
 
-    again = NGX_OK;
-
     for (n = 0; n < 2; n++) {
-        rc = ngx_http_sandbox_e2b_code_flush(code, n);
-
-        if (rc == NGX_ERROR) {
+        if (ngx_http_sandbox_e2b_code_flush(code, n) == NGX_ERROR) {
             return NGX_ERROR;
         }
-
-        again = (rc == NGX_AGAIN) ? rc : again;
     }
 
-    return again;
+    return ngx_http_sandbox_stream_behind(code->stream) ? NGX_AGAIN : NGX_OK;
 }
 
 

@@ -128,6 +128,13 @@ ngx_http_sandbox_e2b_contexts_ask(ngx_http_request_t *r,
         ctx = ngx_http_sandbox_ctx(r);
         ctx->context.data = (u_char *) body->id.data;
         ctx->context.len = body->id.len;
+
+    } else {
+
+        /* of no use, and nobody has looked at it */
+
+        body->id.data = NULL;
+        body->id.len = 0;
     }
 
     c = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_e2b_contexts_t));

@@ -180,12 +180,10 @@ static const sbx_json_field_t  ngx_http_sandbox_e2b_new_fields[] = {
       .nullable = 1, .offset = NEW(cpus) },
 
     { .name = "memoryMB", .type = SBX_JSON_COUNT, .nullable = 1,
-      .max = NGX_HTTP_SANDBOX_E2B_SIZE_MAX, .offset = NEW(memory),
-      .seen = NEW(memory_seen) },
+      .offset = NEW(memory), .seen = NEW(memory_seen) },
 
     { .name = "diskSizeMB", .type = SBX_JSON_COUNT, .nullable = 1,
-      .max = NGX_HTTP_SANDBOX_E2B_SIZE_MAX, .offset = NEW(disk),
-      .seen = NEW(disk_seen) },
+      .offset = NEW(disk), .seen = NEW(disk_seen) },
 
     SEEN("gpu", ngx_http_sandbox_e2b_new_t, gpu),
 
@@ -409,14 +407,16 @@ static int
 ngx_http_sandbox_e2b_create_size(const char *name, uint64_t size,
     uint64_t max, uint64_t min, uint64_t *value, sbx_error_t *e)
 {
-    *value = size << 20;
+    max = ngx_min(max >> 20, NGX_HTTP_SANDBOX_E2B_SIZE_MAX);
 
-    if (*value > max) {
+    if (size > max) {
         return sbx_error(e, 0, SBX_E_INVALID,
                          "%s asks for %llu, but the most that is allowed is "
                          "%llu", name, (unsigned long long) size,
-                         (unsigned long long) max >> 20);
+                         (unsigned long long) max);
     }
+
+    *value = size << 20;
 
     if (*value < min) {
         return sbx_error(e, 0, SBX_E_INVALID, "%s must be at least %llu",

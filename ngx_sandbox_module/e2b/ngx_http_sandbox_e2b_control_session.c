@@ -188,7 +188,9 @@ ngx_http_sandbox_e2b_session_more(ngx_http_request_t *r,
 
     ngx_http_sandbox_json_raw(j, ",\"trafficAccessToken\":");
 
-    if (flags & SBX_CREATE_PORT_TOKEN) {
+    /* clients send this one alone with calls about contexts of code */
+
+    if ((flags & SBX_CREATE_PORT_TOKEN) || !(flags & SBX_CREATE_NO_TOKEN)) {
         ngx_http_sandbox_e2b_session_token(r, j,
                                         NGX_HTTP_SANDBOX_E2B_TOKEN_TRAFFIC,
                                         session->id);

@@ -97,6 +97,24 @@ ngx_http_sandbox_e2b_file_path(ngx_http_request_t *r, uint32_t user,
 }
 
 
+ngx_http_sandbox_call_t *
+ngx_http_sandbox_e2b_file_call(ngx_http_request_t *r,
+    const sbx_f_file_t *file, const ngx_str_t *path, const ngx_str_t *path2,
+    void *data)
+{
+    sbx_f_file_t  own;
+
+    own = *file;
+
+    if (own.user == SBX_USER_USER) {
+        own.user = SBX_USER_ROOT;
+        own.flags |= SBX_FILE_F_OWNED;
+    }
+
+    return ngx_http_sandbox_op_file_call(r, &own, path, path2, data);
+}
+
+
 void
 ngx_http_sandbox_e2b_base(const ngx_str_t *path, ngx_str_t *name)
 {

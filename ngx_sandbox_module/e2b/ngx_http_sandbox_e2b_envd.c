@@ -193,7 +193,9 @@ ngx_http_sandbox_e2b_metrics_frame(ngx_http_sandbox_call_t *call,
 
     sample = call->data;
 
-    if (frame->type == SBX_F_SAMPLE && fd == NGX_INVALID_FILE) {
+    if (frame->type == SBX_F_SAMPLE && fd == NGX_INVALID_FILE
+        && sample->session.there && !sample->there)
+    {
         ngx_memcpy(&sample->sample, payload, sizeof(sbx_f_sample_t));
         sample->there = 1;
 
@@ -332,18 +334,34 @@ ngx_http_sandbox_e2b_envs_frame(ngx_http_sandbox_call_t *call,
 }
 
 
+static ngx_uint_t
+ngx_http_sandbox_e2b_envs_own(const u_char *name, size_t len)
+{
+    static const ngx_str_t  flag = ngx_string("E2B_SANDBOX");
+    static const ngx_str_t  id = ngx_string("E2B_SANDBOX_ID");
+
+    return (len == flag.len && ngx_memcmp(name, flag.data, len) == 0)
+           || (len == id.len && ngx_memcmp(name, id.data, len) == 0);
+}
+
+
+/* With the two that every command of this API has besides. */
+
 static ngx_int_t
 ngx_http_sandbox_e2b_envs_send(ngx_http_request_t *r,
     const ngx_http_sandbox_e2b_envs_t *envs)
 {
     u_char                   *p, *end, *nul, *equal;
-    ngx_uint_t                more;
+    ngx_str_t                *id;
     ngx_http_sandbox_json_t   j;
 
-    ngx_http_sandbox_json_init(&j, r->pool);
-    ngx_http_sandbox_json_raw(&j, "{");
+    id = &ngx_http_sandbox_ctx(r)->session;
 
-    more = 0;
+    ngx_http_sandbox_json_init(&j, r->pool);
+    ngx_http_sandbox_json_raw(&j, "{\"E2B_SANDBOX\":\"true\","
+                                  "\"E2B_SANDBOX_ID\":");
+    ngx_http_sandbox_json_string(&j, id->data, id->len);
+
     end = envs->data + envs->len;
 
     for (p = envs->data; p < end; p = nul + 1) {
@@ -355,11 +373,11 @@ ngx_http_sandbox_e2b_envs_send(ngx_http_request_t *r,
 
         equal = ngx_strlchr(p, nul, '=');
 
-        if (equal == NULL) {
+        if (equal == NULL || ngx_http_sandbox_e2b_envs_own(p, equal - p)) {
             continue;
         }
 
-        ngx_http_sandbox_json_raw(&j, more++ ? "," : "");
+        ngx_http_sandbox_json_raw(&j, ",");
         ngx_http_sandbox_json_string(&j, p, equal - p);
         ngx_http_sandbox_json_raw(&j, ":");
         ngx_http_sandbox_json_string(&j, equal + 1, nul - equal - 1);

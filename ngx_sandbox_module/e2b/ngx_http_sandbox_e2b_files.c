@@ -261,7 +261,7 @@ ngx_http_sandbox_e2b_get_go(ngx_http_sandbox_e2b_file_t *file)
     open.user = file->user;
     open.path_len = (uint32_t) file->path.len;
 
-    call = ngx_http_sandbox_op_file_call(r, &open, &file->path, NULL,
+    call = ngx_http_sandbox_e2b_file_call(r, &open, &file->path, NULL,
                                          &get->download);
 
     if (call != NULL) {
@@ -475,7 +475,7 @@ ngx_http_sandbox_e2b_files_compose(ngx_http_request_t *r)
     file.path_len = (uint32_t) compose->file.path.len;
     file.path2_len = (uint32_t) sources.len;
 
-    call = ngx_http_sandbox_op_file_call(r, &file, &compose->file.path,
+    call = ngx_http_sandbox_e2b_file_call(r, &file, &compose->file.path,
                                          &sources, compose);
 
     if (call != NULL) {

@@ -24,6 +24,14 @@
 int ngx_http_sandbox_e2b_file_path(ngx_http_request_t *r, uint32_t user,
     const void *path, size_t len, ngx_str_t *out, sbx_error_t *e);
 
+/*
+ * As op_file_call().  The service works as root, and gives what it makes to
+ * the user whom it works for.
+ */
+ngx_http_sandbox_call_t *ngx_http_sandbox_e2b_file_call(
+    ngx_http_request_t *r, const sbx_f_file_t *file, const ngx_str_t *path,
+    const ngx_str_t *path2, void *data);
+
 /* What the core says of "path", as said of this one; buf has
  * NGX_HTTP_SANDBOX_E2B_SAID bytes.  Else the same. */
 #define NGX_HTTP_SANDBOX_E2B_SAID         (SBX_PATH_MAX + 256)

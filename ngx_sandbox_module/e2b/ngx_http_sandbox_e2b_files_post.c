@@ -369,7 +369,7 @@ ngx_http_sandbox_e2b_post_put(ngx_http_sandbox_e2b_post_t *post)
         put.max = (uint64_t) (post->max - post->received);
     }
 
-    call = ngx_http_sandbox_op_file_call(r, &put, path, &post->meta, post);
+    call = ngx_http_sandbox_e2b_file_call(r, &put, path, &post->meta, post);
 
     post->call = call;
     post->state = NGX_HTTP_SANDBOX_E2B_OPENING;
@@ -458,7 +458,7 @@ ngx_http_sandbox_e2b_post_ask(ngx_http_sandbox_e2b_post_t *post)
     stat.user = post->file.user;
     stat.path_len = (uint32_t) root.len;
 
-    call = ngx_http_sandbox_op_file_call(post->file.request, &stat, &root,
+    call = ngx_http_sandbox_e2b_file_call(post->file.request, &stat, &root,
                                          NULL, post);
 
     post->call = call;
@@ -577,18 +577,13 @@ ngx_http_sandbox_e2b_post_error(ngx_http_sandbox_e2b_post_t *post,
 }
 
 
-/* NGX_DONE: nothing of the request may be touched after it. */
+/* NGX_DONE: nothing of the request may be touched after it.  Requests that
+ * are posted are run by whoever has the event: this may be a handler. */
 
 ngx_int_t
 ngx_http_sandbox_e2b_post_finish(ngx_http_sandbox_e2b_post_t *post,
     ngx_int_t rc)
 {
-    ngx_connection_t    *c;
-    ngx_http_request_t  *r;
-
-    r = post->file.request;
-    c = r->connection;
-
     if (post->call != NULL) {
         ngx_http_sandbox_call_close(post->call);
     }
@@ -601,8 +596,7 @@ ngx_http_sandbox_e2b_post_finish(ngx_http_sandbox_e2b_post_t *post,
         ngx_delete_posted_event(&post->more);
     }
 
-    ngx_http_finalize_request(r, rc);
-    ngx_http_run_posted_requests(c);
+    ngx_http_finalize_request(post->file.request, rc);
 
     return NGX_DONE;
 }

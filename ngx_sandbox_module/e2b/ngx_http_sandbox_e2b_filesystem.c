@@ -105,7 +105,9 @@ ngx_int_t
 ngx_http_sandbox_e2b_fs_failed(ngx_http_sandbox_call_t *call,
     const ngx_str_t *path, const u_char *payload)
 {
+    u_char               buf[NGX_HTTP_SANDBOX_E2B_SAID];
     ngx_int_t            rc;
+    ngx_str_t            text;
     sbx_f_error_t        error;
     ngx_http_request_t  *r;
 
@@ -122,6 +124,16 @@ ngx_http_sandbox_e2b_fs_failed(ngx_http_sandbox_call_t *call,
                                         "links, or links in a circle", path);
 
     } else {
+        text.data = (u_char *) error.text;
+        text.len = ngx_strnlen(text.data, sizeof(error.text));
+        ngx_http_sandbox_e2b_said(path, &text, buf);
+
+        if (text.data == buf) {
+            text.len = ngx_min(text.len, sizeof(error.text) - 1);
+            ngx_memcpy(error.text, buf, text.len);
+            error.text[text.len] = '\0';
+        }
+
         rc = ngx_http_sandbox_problem_wire(r, &error);
     }
 
@@ -170,7 +182,7 @@ ngx_http_sandbox_e2b_fs_call(ngx_http_request_t *r,
 {
     ngx_http_sandbox_call_t  *call;
 
-    call = ngx_http_sandbox_op_file_call(r, &fs->file, &fs->path, path2, fs);
+    call = ngx_http_sandbox_e2b_file_call(r, &fs->file, &fs->path, path2, fs);
 
     if (call != NULL) {
         call->frame = frame;

@@ -135,7 +135,7 @@ ngx_http_sandbox_e2b_fs_watch(ngx_http_request_t *r)
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
     }
 
-    call = ngx_http_sandbox_op_file_call(r, &watch->file, &watch->path, NULL,
+    call = ngx_http_sandbox_e2b_file_call(r, &watch->file, &watch->path, NULL,
                                          watch);
 
     if (call != NULL) {
@@ -545,7 +545,7 @@ ngx_http_sandbox_e2b_watcher_call(ngx_http_request_t *r,
 {
     ngx_http_sandbox_call_t  *call;
 
-    call = ngx_http_sandbox_op_file_call(r, &watcher->file, &watcher->path,
+    call = ngx_http_sandbox_e2b_file_call(r, &watcher->file, &watcher->path,
                                          NULL, watcher);
 
     if (call != NULL) {

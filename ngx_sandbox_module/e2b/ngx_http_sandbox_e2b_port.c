@@ -119,7 +119,7 @@ ngx_http_sandbox_e2b_port_send(ngx_http_request_t *r, ngx_uint_t status,
 }
 
 
-/* A page is for who came by a sandbox's own name: the API's origin has none. */
+/* A page is for who came by a sandbox's own name: the API has none. */
 
 static ngx_uint_t
 ngx_http_sandbox_e2b_browser(ngx_http_request_t *r)

@@ -114,8 +114,6 @@ typedef struct {
     ngx_uint_t                        starts;
     unsigned                          closes:1;   /* CloseStdin */
     unsigned                          stream:1;   /* StreamInput */
-    unsigned                          there:1;    /* the body may be taken */
-    unsigned                          late:1;     /* and was not at once */
     unsigned                          selected:1;
     unsigned                          fed:1;      /* something was written */
     unsigned                          ending:1;   /* the last STDIN is queued:

@@ -56,7 +56,6 @@ static ngx_int_t ngx_http_sandbox_e2b_read(
     ngx_http_sandbox_e2b_feed_t *feed);
 static ngx_int_t ngx_http_sandbox_e2b_read_end(
     ngx_http_sandbox_e2b_feed_t *feed);
-static void ngx_http_sandbox_e2b_read_begun(ngx_http_request_t *r);
 static void ngx_http_sandbox_e2b_read_event(ngx_http_request_t *r);
 static void ngx_http_sandbox_e2b_writable(ngx_http_sandbox_call_t *call);
 static void ngx_http_sandbox_e2b_pump_more(ngx_event_t *ev);
@@ -110,9 +109,7 @@ ngx_http_sandbox_e2b_process_stream_input(ngx_http_request_t *r)
     feed = ngx_http_sandbox_e2b_feed(r);
     cln = ngx_pool_cleanup_add(r->pool, 0);
 
-    if (feed == NULL || cln == NULL
-        || ngx_http_sandbox_body_own(r) != NGX_OK)
-    {
+    if (feed == NULL || cln == NULL) {
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
     }
 
@@ -125,49 +122,20 @@ ngx_http_sandbox_e2b_process_stream_input(ngx_http_request_t *r)
     cln->handler = ngx_http_sandbox_e2b_feed_cleanup;
     cln->data = feed;
 
-    r->expect_tested = 0;
-    r->request_body_no_buffering = 1;
-
-    rc = ngx_http_read_client_request_body(r,
-                                           ngx_http_sandbox_e2b_read_begun);
+    rc = ngx_http_sandbox_body_stream(r, ngx_http_sandbox_e2b_read_event);
 
     if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
         return rc;
     }
 
-    /* the reference that this took; the request has the router's */
-
-    r->main->count--;
-    feed->late = 1;
-
     /* it may end the request at once, of which nothing may be left then, and
      * whoever called this still has it */
 
-    if (feed->there) {
+    if (rc == NGX_OK) {
         ngx_post_event(&feed->more, &ngx_posted_events);
     }
 
     return NGX_DONE;
-}
-
-
-/*
- * nginx calls back before it returns, but for a body of HTTP/2 that has ended
- * before it is read: then a little later, and nothing is to be seen of it
- * until then.
- */
-
-static void
-ngx_http_sandbox_e2b_read_begun(ngx_http_request_t *r)
-{
-    ngx_http_sandbox_e2b_feed_t  *feed;
-
-    feed = ngx_http_sandbox_ctx(r)->data;
-    feed->there = 1;
-
-    if (feed->late) {
-        (void) ngx_http_sandbox_e2b_pump(feed);
-    }
 }
 
 

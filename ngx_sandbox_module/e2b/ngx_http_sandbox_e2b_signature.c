@@ -25,7 +25,7 @@
 #define NGX_HTTP_SANDBOX_E2B_COST         200       /* of a lookup at least */
 
 #define NGX_HTTP_SANDBOX_E2B_UNKNOWN      512       /* remembered, each */
-#define NGX_HTTP_SANDBOX_E2B_KNOWN        64
+#define NGX_HTTP_SANDBOX_E2B_KNOWN        256
 #define NGX_HTTP_SANDBOX_E2B_UNKNOWN_AGE  3000      /* ms */
 #define NGX_HTTP_SANDBOX_E2B_KNOWN_AGE    60000
 

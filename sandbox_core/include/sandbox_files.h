@@ -76,6 +76,9 @@ typedef struct {
                                              "KEY\0VALUE\0" ...  Without, it
                                              has none, whatever the one had
                                              that it replaces */
+#define SBX_FILE_F_OWNED        0x100     /* what is made is the session
+                                             user's, whoever makes it; so is a
+                                             file that an upload replaces */
 
 /*
  * SBX_FILE_F_MORE: STAT, LIST, MKDIR, MOVE, COMPOSE, WATCH, WATCHER.  Entries

@@ -441,7 +441,7 @@ typedef struct {
 } sbx_usage_t;
 
 /* What a session used.  Samples cover its whole life: where there are too
- * many of them, every other one goes and they are taken half as often. */
+ * many of them, two become one each, and they are taken half as often. */
 typedef struct {
     int64_t       time;                   /* unix ms */
     uint64_t      span;                   /* us since the one before */

@@ -519,7 +519,8 @@ sbx_init_put_mode(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
 
         mode = put->st.st_mode & 01777;
 
-        if ((put->st.st_uid != geteuid() || put->st.st_gid != getegid())
+        if (!(s->file.flags & SBX_FILE_F_OWNED)
+            && (put->st.st_uid != geteuid() || put->st.st_gid != getegid())
             && fchown(put->fd, put->st.st_uid, put->st.st_gid) == -1)
         {
             return sbx_error(e, errno, SBX_E_DENIED,

@@ -637,8 +637,11 @@ sbx_init_call_flush(sbx_init_call_t *call)
         }
 
         if (n == -1) {
-            /* the worker is gone, which the loop is about to be told */
-            break;
+            /* the worker is gone, which the loop is about to be told: what it
+             * has not taken is not to be followed by more */
+            call->blocked = 1;
+            sbx_init_call_interest(call);
+            return 0;
         }
 
         call->out_start += (size_t) n;

@@ -19,6 +19,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -318,8 +319,21 @@ sbx_init_serve_become(const sbx_f_file_t *file, sbx_error_t *e)
 
     if (setgroups(0, NULL) == -1
         || setresgid(gid, gid, gid) == -1
-        || setresuid(uid, uid, uid) == -1
-        || sbx_init_serve_caps(caps) == -1
+        || setresuid(uid, uid, uid) == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "the session's user cannot be taken");
+    }
+
+    /* what is made is his from its first moment: there is none in which the
+     * session could put something else in its place */
+
+    if (file->flags & SBX_FILE_F_OWNED) {
+        (void) setfsgid(sbx_init.config->gid);
+        (void) setfsuid(sbx_init.config->uid);
+    }
+
+    if (sbx_init_serve_caps(caps) == -1
         || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == -1)
     {
         return sbx_error(e, errno, SBX_E_INTERNAL,

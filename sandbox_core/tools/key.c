@@ -1,6 +1,7 @@
 /*
  * "sandboxctl key": an API key and the line of its digest.  It has the form
- * that E2B's SDKs look for.
+ * that E2B's SDKs look for.  The key goes to stderr: a line that is added to a
+ * file must not take the key there.
  */
 
 #include "sandboxctl.h"
@@ -73,7 +74,8 @@ sbx_ctl_key(const sbx_ctl_command_t *command, int argc, char **argv)
     sbx_sha256_final(&sha, digest);
     sbx_ctl_hex(hex, digest, sizeof(digest));
 
-    (void) printf("%s\nsha256:%s %s %s\n", key, hex, argv[0], argv[1]);
+    (void) fprintf(stderr, "%s\n", key);
+    (void) printf("sha256:%s %s %s\n", hex, argv[0], argv[1]);
 
     return SBX_CTL_OK;
 }

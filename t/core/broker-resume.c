@@ -233,6 +233,32 @@ test_time(test_broker_t *t)
 }
 
 
+static void
+command(int fd, const char *script)
+{
+    char          strings[256];
+    size_t        n;
+    sbx_f_exec_t  exec;
+
+    memset(&exec, 0, sizeof(exec));
+    n = (size_t) snprintf(strings, sizeof(strings), "%c/bin/sh%c-c%c%s", 0,
+                          0, 0, script) + 1;
+    exec.flags = SBX_EXEC_DEFAULT_CWD;
+    exec.argc = 3;
+    exec.strings_size = (uint32_t) n;
+    exec.timeout = SBX_UNSET;
+    exec.max_output = SBX_UNSET;
+    exec.cpu_seconds = SBX_UNSET;
+    exec.max_file_size = SBX_UNSET;
+    exec.open_files = SBX_UNSET;
+    exec.stack = SBX_UNSET;
+
+    test_frame(fd, SBX_F_EXEC, &exec, sizeof(exec));
+    test_frame(fd, SBX_F_STRINGS, strings, n);
+    test_frame(fd, SBX_F_STDIN, NULL, 0);
+}
+
+
 /* How often a text is in the log. */
 
 static unsigned
@@ -299,6 +325,15 @@ test_calls(test_broker_t *t)
     a = change(t, SBX_OP_GET, id);
     ok(a->session.status == SBX_STATUS_RUNNING && about(a, 10),
        "it runs, and has the time that was left");
+
+    /* a whole command, whose frames are there before it can begin */
+
+    (void) change(t, SBX_OP_PAUSE, id);
+    fd[0] = begin(t, SBX_OP_EXEC, id, SBX_CALL_RESUME|SBX_CALL_OWNER);
+    command(fd[0], "exit 7");
+    a = test_answer(fd[0]);
+    ok(a->last == SBX_F_EXIT && a->exit.exit_code == 7,
+       "a command resumes it, and is run");
 
     /* in the middle of being paused */
 

@@ -289,6 +289,7 @@ test_groups(void)
     uint32_t    groups, token, over;
     sbx_task_t  task;
 
+    token = 0;
     verb(SBX_CODE_DELETE, "python");
     code_deaf = 1;
     groups = s.groups;
@@ -556,11 +557,52 @@ test_warm(void)
 }
 
 
+/* The log's messages and fields, one line after the other. */
+
+static const char *
+lines(void)
+{
+    size_t          i, n;
+    init_call_t     call;
+    sbx_frame_t     frame;
+    const uint8_t  *p;
+
+    static char     text[65536];
+
+    n = 0;
+    init_call(&s, SBX_OP_LOG, NULL, NULL, 0, &call);
+
+    while (init_next(&call, &frame, &p, NULL, INIT_WAIT) == 1
+           && frame.type != SBX_F_END)
+    {
+        for (i = sizeof(sbx_f_line_t);
+             frame.type == SBX_F_LINE && i < frame.length
+             && n < sizeof(text) - 2;
+             i++)
+        {
+            text[n++] = p[i] != '\0' ? (char) p[i] : '|';
+        }
+
+        text[n++] = '\n';
+        text[n] = '\0';
+    }
+
+    init_hang_up(&call);
+
+    return text;
+}
+
+
 static void
 test_hand_over(void)
 {
     int          fd;
     const char  *env;
+
+    ok(strstr(lines(), "interpreter diedlanguage=python|context=") != NULL
+       && strstr(lines(), "interpreter endedlanguage=python|context=")
+          != NULL,
+       "the log tells which interpreters have died, and which were ended");
 
     code("import resource");
     env = "NEW=one\0SECOND=two";
@@ -579,6 +621,10 @@ test_hand_over(void)
               " ('cwd', b'/home/user')]") != NULL,
        "handed over, an interpreter is told the session's variables");
     is_str(init_text(a.out), "99\n", "and has its limits");
+    ok(strstr(lines(), "session started\n"
+              "interpreter startedlanguage=python|context=python|\n") != NULL
+       && strstr(lines(), "command started") == NULL,
+       "its log begins anew, with what is ready in it");
     init_shell(&s, "echo $NEW-$SECOND; ulimit -n", &r);
     is_str(init_text(r.out), "one-two\n99\n", "as commands have");
     {

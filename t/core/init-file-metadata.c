@@ -299,6 +299,60 @@ test_compose(void)
 }
 
 
+/* With root's rights, but for the session's user. */
+
+static void
+test_owned(void)
+{
+    init_call_t   call;
+    sbx_f_file_t  file = { .verb = SBX_FILE_MKDIR, .user = SBX_USER_ROOT,
+                           .flags = SBX_FILE_F_OWNED };
+    sbx_f_file_t  put = file;
+    init_exec_t   x = { .user = SBX_USER_ROOT, .flags = SBX_EXEC_CAP };
+    const char   *argv[] = { "/bin/sh", "-c", "mkdir -m 700 /root/h /root/t;"
+                             " echo 1 > /root/t/old; echo 2 > /root/t/keep;"
+                             " chmod 600 /root/t/*; mkfifo /root/t/p", NULL };
+
+    x.argv = argv;
+    init_exec(&s, &x, &r);
+
+    is_int(file_call(file, "/root/h/a/b", NULL), 0, "a directory of root's");
+    is_int(file_put(put, "/root/h/c/new", "x", NULL, 0), 0, "an upload");
+    is_int(file_put(put, "/root/t/old", "x", NULL, 0), 0, "onto a file");
+    is_int(file_put(put, "/root/t/p", "x", NULL, 0), SBX_E_FILE_TYPE,
+           "not onto a FIFO");
+    is_int(file_put(put, "/usr/new", "x", NULL, 0), SBX_E_DENIED,
+           "what is read-only stays so");
+    is_int(file_put(put, "/proc/sys/kernel/hostname", "x", NULL, 0),
+           SBX_E_FILE_TYPE, "and so do the kernel's files");
+    file.verb = SBX_FILE_MOVE;
+    is_int(file_call(file, "/root/t/keep", "/root/h/d/moved"), 0, "a move");
+    file.verb = SBX_FILE_COMPOSE;
+    file_send(&call, &file, "/root/h/e/all", "/root/h/c/new\0", 14, NULL, 0);
+    is_int(file_finish(&call), 0, "a composed file");
+
+    argv[2] = "cd /root; stat -c '%n %u %g %a' h h/* h/*/* t/old;"
+              " cat h/d/moved";
+    init_exec(&s, &x, &r);
+    is_str(init_text(r.out),
+           "h 0 0 700\nh/a 1000 1000 755\nh/c 1000 1000 755\n"
+           "h/d 1000 1000 755\nh/e 1000 1000 755\nh/a/b 1000 1000 755\n"
+           "h/d/moved 0 0 600\nh/e/all 1000 1000 644\n"
+           "t/old 1000 1000 600\n2\n",
+           "what was made is the user's, and nothing else");
+
+    argv[2] = "rm -r /root/h /root/t";
+    init_exec(&s, &x, &r);
+
+    /* the user asks by himself: nothing is more than his */
+
+    file.user = SBX_USER_USER;
+    file.verb = SBX_FILE_MKDIR;
+    is_int(file_call(file, "/root/x", NULL), SBX_E_DENIED,
+           "without root's rights it adds none");
+}
+
+
 /* What the E2B protocol expects of older verbs. */
 
 static void
@@ -383,6 +437,7 @@ main(void)
     test_own();
     test_compose();
     test_verbs();
+    test_owned();
 
     ok(init_stop(&s), "the session ends");
     init_again();

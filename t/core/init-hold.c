@@ -8,7 +8,8 @@
 
 #define MANY  (8u * 1024 * 1024)
 
-static init_exec_t  small = { .max_output = 1000 };
+static init_exec_t  small = { .max_output = 1000,
+                              .flags = SBX_EXEC_STDIN_OPEN };
 
 
 static void
@@ -29,6 +30,28 @@ back(init_call_t *call, int pid, uint64_t from)
 
     fresh(&a);
     ask(call, SBX_PROCESS_OUTPUT, pid, &p);
+}
+
+
+/* One that waits for a line until somebody has its output, which would not
+ * all be kept else. */
+
+static int
+begun(const char *script, init_call_t *call)
+{
+    int   pid;
+    char  text[128];
+
+    (void) snprintf(text, sizeof(text), "read -r line; exec %s", script);
+    pid = background(text, &small);
+    back(call, pid, 0);
+
+    while (!a.has_output && next(call, &a) != 0) { /* void */ }
+
+    feed(pid, "\n", 0);
+    fresh(&a);
+
+    return pid;
 }
 
 
@@ -65,8 +88,7 @@ test_back(void)
     init_call_t  call;
 
     wrong = 0;
-    pid = background("seq -f %07.0f 0 1048575", &small);
-    back(&call, pid, 0);
+    pid = begun("seq -f %07.0f 0 1048575", &call);
 
     /* the worker has taken more than its client has got */
 
@@ -122,8 +144,7 @@ held(void)
     init_call_t  call;
 
     wrong = 0;
-    pid = background("head -c 8388608 /dev/zero", &small);
-    back(&call, pid, 0);
+    pid = begun("head -c 8388608 /dev/zero", &call);
     at = counted(&call, 0, 100000, &wrong);
     leave(&call, pid, at);
 
@@ -135,36 +156,36 @@ static void
 test_ends(void)
 {
     int          pid;
-    uint64_t     begun;
+    uint64_t     since;
     init_call_t  call;
 
-    begun = sbx_now_us();
+    since = sbx_now_us();
     pid = held();
     (void) usleep(300000);
     whole(SBX_PROCESS_GET, pid, NULL);
     ok((a.state.flags & SBX_STATE_EXITED) == 0, "it waits");
     init_shell(&s, "echo else", &r);
     is_str(init_text(r.out), "else\n", "and others do not");
-    ok(ends(pid) && sbx_now_us() - begun >= SBX_HOLD_TIME,
+    ok(ends(pid) && sbx_now_us() - since >= SBX_HOLD_TIME,
        "until the time is over");
 
-    begun = sbx_now_us();
+    since = sbx_now_us();
     pid = held();
     init_call(&s, SBX_OP_CANCEL, NULL, NULL, 0, &call);
     fresh(&a);
     finish(&call, &a);
     init_hang_up(&call);
-    ok(ends(pid) && sbx_now_us() - begun < SBX_HOLD_TIME,
+    ok(ends(pid) && sbx_now_us() - since < SBX_HOLD_TIME,
        "a cancel does not wait");
 
-    begun = sbx_now_us();
-    pid = background("head -c 8388608 /dev/zero", &small);
+    since = sbx_now_us();
+    pid = background("head -c 8388608 /dev/zero", NULL);
     fresh(&a);
     ask(&call, SBX_PROCESS_LEAVE, pid, NULL);
     finish(&call, &a);
     init_hang_up(&call);
     ok(failed(SBX_E_INVALID), "it is no call of its own");
-    ok(ends(pid) && sbx_now_us() - begun < SBX_HOLD_TIME,
+    ok(ends(pid) && sbx_now_us() - since < SBX_HOLD_TIME,
        "and holds nothing back so");
 }
 

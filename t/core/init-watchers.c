@@ -167,9 +167,26 @@ test_stream(void)
 }
 
 
+/* What the broker is told when it asks whether the session is idle. */
+
+static uint32_t
+busy_calls(void)
+{
+    s.busy = 12345;
+    init_task(&s, SBX_OP_BUSY, NULL, -1, NULL, 0);
+
+    while (s.busy == 12345) {
+        init_records(&s, INIT_WAIT);
+    }
+
+    return s.busy;
+}
+
+
 static void
 test_kept(void)
 {
+    unsigned      i;
     uint64_t      one, two, top;
     sbx_f_file_t  put = { .flags = SBX_FILE_F_METADATA };
 
@@ -181,6 +198,15 @@ test_kept(void)
     ok(one != 0 && two != 0 && top != 0 && one != two && two != top
        && one != top, "three watches have numbers of their own");
     settles(2, "and two processes, one for each user");
+
+
+    /* the calls that asked for them are over before long */
+
+    for (i = 0; i < 400 && busy_calls() != 0; i++) {
+        (void) usleep(5000);
+    }
+
+    is_int(busy_calls(), 0, "which keep no session from being idle");
 
     is_str(events(one, ""), "", "nothing has happened");
     (void) shell("mkdir w/n");

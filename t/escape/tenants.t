@@ -173,7 +173,8 @@ PY
 
 
 subtest 'what the kernel numbers or counts for all is not to be written' => sub {
-    # a message by a counter: only readers of the same one would get it
+    # a message by a counter: only readers of the same one would get it; the
+    # sockets of a session's first process have no name, and are its own
 
     my %same;
 
@@ -187,7 +188,9 @@ subtest 'what the kernel numbers or counts for all is not to be written' => sub 
                   /proc/allocinfo /proc/pagetypeinfo /proc/kpagecount))
     {
         for my $user (qw(user root)) {
-            my $text = run($one, "cat $f 2>/dev/null | tail -n +2 | head -c 500",
+            my $text = run($one, "tail -n +2 $f 2>/dev/null"
+                                 . ($f =~ /unix/ ? " | awk 'NF > 7'" : '')
+                                 . ' | head -c 500',
                            user => $user)->{stdout};
             $same{$f} = 1 if $text ne '' && $f !~ /uuid|netlink/;
         }

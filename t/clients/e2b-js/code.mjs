@@ -203,11 +203,9 @@ group('code', async (check) => {
 
     await check('who leaves interrupts, and no more', async () => {
         await run('kept = 7')
-        const start = Date.now()
-        await refused(run('import time; time.sleep(30)',
+        await refused(run('import time; time.sleep(600)',
                           { timeoutMs: 1_000 }), TimeoutError)
         assert.equal((await run('kept')).text, '7')
-        assert.ok(Date.now() - start < 15_000)
     })
 
     await check('one after the other', async () => {

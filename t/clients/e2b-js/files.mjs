@@ -98,12 +98,27 @@ group('files', async (check) => {
         assert.equal((await files.getInfo('n')).metadata, undefined)
     })
 
+    await check('what has ended before it is read is whole', async () => {
+        for (let n = 0; n < 12; n++) {
+            const text = 'x'.repeat([ 1, 500, 60_000 ][n % 3])
+
+            await files.write('whole', text, { useOctetStream: true })
+            assert.equal(await files.read('whole'), text)
+        }
+    })
+
     await check('users', async () => {
         await files.write('r.txt', 'of root', { user: 'root' })
         assert.equal(await files.read('/root/r.txt', { user: 'root' }),
                      'of root')
         const info = await files.getInfo('/root/r.txt', { user: 'root' })
         assert.equal(info.owner, 'root')
+
+        await files.write('/path/to/file', 'of user')
+        assert.equal((await files.getInfo('/path/to/file')).owner, 'user')
+        assert.equal((await files.getInfo('/path')).owner, 'user')
+        const { stdout } = await commands.run('cat /path/to/file')
+        assert.equal(stdout, 'of user')
     })
 
     await check('getInfo', async () => {

@@ -14,6 +14,10 @@ const CHUNK = 1 << 20
 /* what is long is so once; TLS has its own windows, not its own bounds */
 const SIZE = (NAMES ? 16 : 100) * CHUNK
 
+/* of a machine that is busy */
+const LONG = { requestTimeoutMs: 170_000 }
+const LONG_RUN = { timeoutMs: 170_000 }
+
 
 group('dead', async (check) => {
     const sandbox = await Sandbox.create()
@@ -182,16 +186,18 @@ group('streams', async (check) => {
         const data = pieces()
 
         await sandbox.files.write('big', data.stream,
-                                  { useOctetStream: true })
+                                  { useOctetStream: true, ...LONG })
         digest = data.digest()
-        const { stdout } = await sandbox.commands.run('md5sum < big')
+        const { stdout } = await sandbox.commands.run('md5sum < big',
+                                                      LONG_RUN)
         assert.equal(stdout, `${digest}  -\n`)
     })
 
     await check(`${SIZE >> 20} MB out`, async () => {
         const hash = createHash('md5')
 
-        const stream = await sandbox.files.read('big', { format: 'stream' })
+        const stream = await sandbox.files.read('big', { format: 'stream',
+                                                         ...LONG })
 
         for await (const part of stream)
             hash.update(part)
@@ -206,6 +212,7 @@ group('streams', async (check) => {
         let length = 0
 
         await sandbox.commands.run(`yes ${line.trim()} | head -c ${SIZE}`, {
+            ...LONG_RUN,
             onStdout: (text) => {
                 length += text.length
                 hash.update(text, 'latin1')

@@ -118,7 +118,7 @@ sub open_program {
     delete @ENV{ grep { !defined $ENV{$_} || /^(?:https?|no|all)_proxy$/i }
                  keys %ENV };
 
-    open my $out, '-|', 'timeout', 240 * $SandboxTest::SLOW, $self->{node},
+    open my $out, '-|', 'timeout', 600 * $SandboxTest::SLOW, $self->{node},
          '--import', "$self->{dir}/names.mjs", "$self->{dir}/$program",
          @arguments
         or die "$self->{node}: $!";
