@@ -112,6 +112,34 @@ subtest 'an upload over HTTP/2' => sub {
 };
 
 
+# Each of these has a call of its own, which is kept as long as its request is.
+
+subtest 'a stream that begins again and again' => sub {
+    my $p = start($s, 'cat > /dev/null');
+    my $one = envelope(json_of({ start => { process =>
+                                            { pid => $p->{pid} } } }))
+              . envelope(json_of({ data => { input =>
+                                             { stdin => 'eA==' } } }));
+
+    my $res = call('POST', '/process.Process/StreamInput', base => '/e2b',
+                   body => $one x 300, headers => { %{ rpc_headers($s) },
+                       'Content-Type' => 'application/connect+json' });
+
+    like($res->{body}, qr/"resource_exhausted"/, 'has an end');
+
+    $res = call('POST', '/process.Process/StreamInput', base => '/e2b',
+                body => $one x 200, headers => { %{ rpc_headers($s) },
+                    'Content-Type' => 'application/connect+json' });
+
+    is_deeply([ map { $_->[1] } envelopes($res->{body}) ], [ '{}', '{}' ],
+              'of which a sound one has nothing to fear');
+
+    rpc($s, 'process.Process/SendSignal', { process => { pid => $p->{pid} },
+                                            signal => 'SIGNAL_SIGKILL' });
+    $p->rest;
+};
+
+
 # What is in no file is counted, too: a little of it may stand for a lot.
 
 subtest 'a form around nothing' => sub {

@@ -111,6 +111,7 @@ typedef struct {
     size_t                            len;        /* what it has */
     ngx_event_t                       more;       /* the next turn */
     size_t                            turn;       /* what this one took */
+    ngx_uint_t                        starts;
     unsigned                          closes:1;   /* CloseStdin */
     unsigned                          stream:1;   /* StreamInput */
     unsigned                          selected:1;

@@ -14,6 +14,9 @@
 #define NGX_HTTP_SANDBOX_E2B_FEED_TURN  (512 * 1024)
 #define NGX_HTTP_SANDBOX_E2B_FEED_COST  512
 
+/* in a stream: each has a call, and the request's pool keeps it */
+#define NGX_HTTP_SANDBOX_E2B_STARTS     256
+
 
 /* A message of StreamInput. */
 
@@ -438,6 +441,13 @@ static ngx_int_t
 ngx_http_sandbox_e2b_message_start(ngx_http_sandbox_e2b_feed_t *feed,
     const ngx_http_sandbox_e2b_close_t *start, ngx_int_t *rc)
 {
+    if (feed->starts++ == NGX_HTTP_SANDBOX_E2B_STARTS) {
+        *rc = ngx_http_sandbox_e2b_error(feed->request, "resource_exhausted",
+                                         "a stream of input has at most %d "
+                                         "starts", NGX_HTTP_SANDBOX_E2B_STARTS);
+        return NGX_DECLINED;
+    }
+
     ngx_memzero(&feed->next, sizeof(sbx_f_process_t));
     feed->next.verb = SBX_PROCESS_STDIN;
 
