@@ -196,7 +196,7 @@ ngx_http_sandbox_e2b_code_env(ngx_http_request_t *r, sbx_json_map_t *env)
     size_t                   i, n, m;
     sbx_json_pair_t         *pairs;
     ngx_http_sandbox_ctx_t  *ctx;
-    sbx_json_pair_t          own[2];
+    sbx_json_pair_t          own[3];
 
     ctx = ngx_http_sandbox_ctx(r);
 
@@ -208,6 +208,13 @@ ngx_http_sandbox_e2b_code_env(ngx_http_request_t *r, sbx_json_map_t *env)
     own[1].key.len = sizeof("E2B_SANDBOX_ID") - 1;
     own[1].value.data = (char *) ctx->session.data;
     own[1].value.len = ctx->session.len;
+
+    /* for the interpreter: these callers expect a notebook's comforts */
+
+    own[2].key.data = "SANDBOX_NOTEBOOK";
+    own[2].key.len = sizeof("SANDBOX_NOTEBOOK") - 1;
+    own[2].value.data = "1";
+    own[2].value.len = 1;
 
     pairs = ngx_palloc(r->pool, (env->nelts + sbx_nelts(own))
                                 * sizeof(sbx_json_pair_t));

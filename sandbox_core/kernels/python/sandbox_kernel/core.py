@@ -510,7 +510,7 @@ class Kernel:
 
         if 'pd' in code and 'pd' not in self.ns:
             from . import images
-            if images.is_e2b():
+            if images.in_notebook():
                 images.name_pandas(self, code)
 
         shell = self.shell

@@ -1,8 +1,9 @@
 """PIL's images: show() shows them among a cell's results, since there is no
 other way to see one here.
 
-Where clients of E2B run code, E2B_SANDBOX is set: they expect to be shown
-what is saved to a file as well, and pandas under the name that it usually has.
+Where SANDBOX_NOTEBOOK is set, as for callers who know notebooks with more to
+them, what is saved to a file is shown as well, and pandas is there under the
+name that it usually has.
 """
 
 import builtins
@@ -11,8 +12,8 @@ import re
 import sys
 
 
-def is_e2b():
-    return bool(os.environ.get('E2B_SANDBOX'))
+def in_notebook():
+    return bool(os.environ.get('SANDBOX_NOTEBOOK'))
 
 
 def add_viewer(image_show):
@@ -35,7 +36,7 @@ def show_saved(kernel, image):
         # matplotlib saves its figures so, which are shown anyway.
         caller = sys._getframe(1).f_globals.get('__name__', '')
 
-        if isinstance(fp, (str, os.PathLike)) and is_e2b() \
+        if isinstance(fp, (str, os.PathLike)) and in_notebook() \
                 and not caller.startswith('matplotlib'):
             builtins.display(self)
 
