@@ -444,7 +444,8 @@ ngx_http_sandbox_e2b_message_start(ngx_http_sandbox_e2b_feed_t *feed,
     if (feed->starts++ == NGX_HTTP_SANDBOX_E2B_STARTS) {
         *rc = ngx_http_sandbox_e2b_error(feed->request, "resource_exhausted",
                                          "a stream of input has at most %d "
-                                         "starts", NGX_HTTP_SANDBOX_E2B_STARTS);
+                                         "starts",
+                                         NGX_HTTP_SANDBOX_E2B_STARTS);
         return NGX_DECLINED;
     }
 
