@@ -85,6 +85,9 @@ sub rpc {
 
 
 subtest 'health' => sub {
+    is(plane('GET', '//health')->{status}, 200,
+       'an address that ends with a slash');
+
     my $res = plane('GET', '/health');
 
     is("$res->{status} $res->{body}", '200 "OK"', 'of one that runs');

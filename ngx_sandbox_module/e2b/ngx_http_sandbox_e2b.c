@@ -201,6 +201,16 @@ ngx_http_sandbox_e2b_data(ngx_http_request_t *r,
         ctx->call_flags = SBX_CALL_RESUME;
     }
 
+    if (n == NGX_HTTP_SANDBOX_E2B_ENVD || n == NGX_HTTP_SANDBOX_E2B_CODE) {
+
+        /* clients add their path to an address that may end with a slash */
+
+        while (match->raw.len != 0 && match->raw.data[0] == '/') {
+            match->raw.data++;
+            match->raw.len--;
+        }
+    }
+
     switch (n) {
 
     case NGX_HTTP_SANDBOX_E2B_ENVD:
