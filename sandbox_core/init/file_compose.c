@@ -105,6 +105,7 @@ sbx_init_compose_look(sbx_init_serve_t *s, sbx_init_compose_t *c,
     struct stat  st;
 
     memset(c, 0, sizeof(sbx_init_compose_t));
+    memset(&st, 0, sizeof(st));
     end = s->sources + s->file.path2_len;
 
     for (p = s->sources; p < end; p += strlen(p) + 1) {

@@ -329,6 +329,8 @@ sbx_init_keep_ask(sbx_init_serve_t *s, unsigned user,
     unsigned     nfds;
     sbx_auto_fd  mine = -1, theirs = -1;
 
+    memset(reply, 0, sizeof(sbx_init_reply_t));
+
     if (socketpair(AF_UNIX, SOCK_SEQPACKET|SOCK_CLOEXEC, 0, pair) == -1) {
         return sbx_error(e, errno, SBX_E_UNAVAILABLE, "socketpair() failed");
     }
