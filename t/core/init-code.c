@@ -75,12 +75,14 @@ test_order(void)
              " frame('result', ('id', id), ('main', 0), ('a/b', 2),"
              " ('c/d', 'x' * 30))");
 
-        if (strcmp(a.order, "coer") != 0) {
+        /* two pipes have no order between them */
+
+        if (strcmp(a.order, "coer") != 0 && strcmp(a.order, "ceor") != 0) {
             break;
         }
     }
 
-    is_str(a.order, "coer", "output comes before the result after it");
+    ok(i == 20, "output comes before the result after it (%s)", a.order);
     is_str(init_text(a.out), "one\n", "standard output");
     is_str(init_text(a.err), "two\n", "standard error");
     is_str(a.results, "main{ text/plain=1}display{ a/b=2 c/d="
