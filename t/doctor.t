@@ -126,8 +126,12 @@ subtest 'a machine that has everything' => sub {
                  map { $_->{name} } @{ $doctor->{checks} }),
        'by the same checks, but for the storage and the languages that a '
        . 'server has');
-    is(join(' ', map { $_->{ok} ? () : $_->{name} } @{ $own->{checks} }),
-       join(' ', grep { !/^language_/ }
+
+    # whether a loop device is free changes with what others do
+
+    is(join(' ', grep { $_ ne 'loop_devices' }
+                 map { $_->{ok} ? () : $_->{name} } @{ $own->{checks} }),
+       join(' ', grep { $_ ne 'loop_devices' && !/^language_/ }
                  map { $_->{ok} ? () : $_->{name} } @{ $doctor->{checks} }),
        'with the same results');
 
