@@ -180,3 +180,43 @@ ngx_http_sandbox_op_session_note(ngx_http_request_t *r,
                                             session->user,
                                             sizeof(session->user));
 }
+
+
+/* A session's metadata as a map, the way a body is bound. */
+
+ngx_int_t
+ngx_http_sandbox_op_session_map(ngx_pool_t *pool,
+    const ngx_http_sandbox_op_session_t *session, sbx_json_map_t *map)
+{
+    u_char            *text, *p;
+    size_t             len;
+    sbx_error_t        e;
+    sbx_json_alloc_t   alloc;
+
+    static const sbx_json_field_t  fields[] = {
+        { .name = "m", .type = SBX_JSON_MAP, .offset = 0 },
+        { .name = NULL }
+    };
+
+    map->nelts = 0;
+
+    if (session->meta_len == 0) {
+        return NGX_OK;
+    }
+
+    len = sizeof("{\"m\":}") - 1 + session->meta_len;
+    text = ngx_pnalloc(pool, len);
+
+    if (text == NULL) {
+        return NGX_ERROR;
+    }
+
+    p = ngx_cpymem(text, "{\"m\":", sizeof("{\"m\":") - 1);
+    p = ngx_cpymem(p, session->meta, session->meta_len);
+    *p = '}';
+
+    alloc = ngx_http_sandbox_op_allocator(pool);
+
+    return sbx_json_bind(text, len, fields, map, &alloc, &e) == 0 ? NGX_OK
+                                                                  : NGX_ERROR;
+}

@@ -40,6 +40,10 @@ ngx_int_t ngx_http_sandbox_op_session_frame(ngx_http_request_t *r,
     ngx_http_sandbox_op_session_t *s, const sbx_frame_t *frame,
     const u_char *payload);
 
+/* Its metadata; NGX_OK, NGX_ERROR. */
+ngx_int_t ngx_http_sandbox_op_session_map(ngx_pool_t *pool,
+    const ngx_http_sandbox_op_session_t *session, sbx_json_map_t *map);
+
 /* For the log variables. */
 ngx_int_t ngx_http_sandbox_op_session_note(ngx_http_request_t *r,
     const ngx_http_sandbox_op_session_t *s);

@@ -473,46 +473,6 @@ ngx_http_sandbox_v1_list_add(ngx_http_sandbox_call_t *call)
 }
 
 
-/* A session's metadata as a map, the way a body is bound. */
-
-static ngx_int_t
-ngx_http_sandbox_v1_list_metadata(ngx_pool_t *pool,
-    const ngx_http_sandbox_op_session_t *session, sbx_json_map_t *map)
-{
-    u_char            *text, *p;
-    size_t             len;
-    sbx_error_t        e;
-    sbx_json_alloc_t   alloc;
-
-    static const sbx_json_field_t  fields[] = {
-        { .name = "m", .type = SBX_JSON_MAP, .offset = 0 },
-        { .name = NULL }
-    };
-
-    map->nelts = 0;
-
-    if (session->meta_len == 0) {
-        return NGX_OK;
-    }
-
-    len = sizeof("{\"m\":}") - 1 + session->meta_len;
-    text = ngx_pnalloc(pool, len);
-
-    if (text == NULL) {
-        return NGX_ERROR;
-    }
-
-    p = ngx_cpymem(text, "{\"m\":", sizeof("{\"m\":") - 1);
-    p = ngx_cpymem(p, session->meta, session->meta_len);
-    *p = '}';
-
-    alloc = ngx_http_sandbox_op_allocator(pool);
-
-    return sbx_json_bind(text, len, fields, map, &alloc, &e) == 0 ? NGX_OK
-                                                                  : NGX_ERROR;
-}
-
-
 static ngx_uint_t
 ngx_http_sandbox_v1_list_has(const sbx_json_map_t *map,
     const ngx_http_sandbox_v1_filter_t *filter)
@@ -559,7 +519,7 @@ ngx_http_sandbox_v1_list_match(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    rc = ngx_http_sandbox_v1_list_metadata(pool, &list->session, &map);
+    rc = ngx_http_sandbox_op_session_map(pool, &list->session, &map);
 
     for (i = 0; rc == NGX_OK && i < list->nfilters; i++) {
         if (!ngx_http_sandbox_v1_list_has(&map, &list->filters[i])) {
