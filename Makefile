@@ -64,7 +64,9 @@ TRAP_FLAGS := -fsanitize=undefined $(if $(findstring clang,$(CC)),\
 
 CORE_BASE  := -std=gnu11 -D_GNU_SOURCE -g $(WARNINGS) -fvisibility=hidden \
               -fPIC -fstack-protector-strong
-CORE_LIBS  := -lseccomp -lcap -lpcre2-8 -lyajl -l:libarchive.a -lz
+CORE_LIBS  := -lseccomp -lcap -lpcre2-8 -lyajl -l:libarchive.a -lz -lnftnl -lmnl
+# Of the egress, and of what tests its parts.
+EGRESS_LIBS := -lcares -lssl -lcrypto
 CORE_LINK  := -pie -Wl,-z,relro,-z,now -Wl,-z,noexecstack -Wl,--as-needed
 
 CORE_DIR   := $(BUILD)/core
@@ -86,10 +88,12 @@ BROKER_MAIN := $(filter $(CORE)/broker/%,$(CORE_MAINS))
 INIT_MAIN   := $(filter $(CORE)/init/%,$(CORE_MAINS))
 CTL_MAIN    := $(filter $(CORE)/tools/%,$(CORE_MAINS))
 SESSION_MAIN := $(filter $(CORE)/session/%,$(CORE_MAINS))
+EGRESS_MAIN := $(filter $(CORE)/egress/%,$(CORE_MAINS))
 
 PROGRAMS   := $(if $(BROKER_MAIN),$(BUILD)/sandbox-broker) \
               $(if $(INIT_MAIN),$(BUILD)/sandbox-init) \
               $(if $(CTL_MAIN),$(BUILD)/sandboxctl) \
+              $(if $(EGRESS_MAIN),$(BUILD)/sandbox-egress) \
               $(if $(SESSION_MAIN),$(BUILD)/sandbox-session)
 
 core: $(LIB) $(PROGRAMS)
@@ -155,6 +159,11 @@ $(BUILD)/sandboxctl: $(CTL_MAIN:$(CORE)/%.c=$(CORE_DIR)/%.o) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(CORE_LINK) $(if $(SANITIZED),$(SAN_FLAGS)) -o $@ $^ \
 	    $(CORE_LIBS)
+
+$(BUILD)/sandbox-egress: $(EGRESS_MAIN:$(CORE)/%.c=$(CORE_DIR)/%.o) $(LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(CORE_LINK) $(if $(SANITIZED),$(SAN_FLAGS)) -o $@ $^ \
+	    $(CORE_LIBS) $(EGRESS_LIBS)
 
 $(BUILD)/sandbox-session: $(SESSION_MAIN:$(CORE)/%.c=$(CORE_DIR)/%.o) $(LIB)
 	$(call say,LD,$@)
@@ -280,7 +289,7 @@ $(BUILD)/t/core/%.o: t/core/%.c $(BUILD)/core.flags
 $(BUILD)/t/core/%: $(BUILD)/t/core/%.o $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(CORE_LINK) $(if $(SANITIZED),$(SAN_FLAGS)) -o $@ $< $(LIB) \
-	    $(CORE_LIBS)
+	    $(CORE_LIBS) $(EGRESS_LIBS)
 
 .SECONDARY: $(TEST_PROGS:=.o)
 
@@ -349,7 +358,8 @@ install: build
 	install -d -m 0755 $(addprefix $(DESTDIR),$(INSTALL_DIRS))
 	install -m 0644 $(MODULE) $(DESTDIR)$(MODULES_DIR)/
 	install -m 0755 $(BUILD)/sandbox-broker $(BUILD)/sandbox-init \
-	    $(BUILD)/sandbox-session $(DESTDIR)$(HELPER_DIR)/
+	    $(BUILD)/sandbox-session $(BUILD)/sandbox-egress \
+	    $(DESTDIR)$(HELPER_DIR)/
 	rm -rf $(DESTDIR)$(HELPER_DIR)/kernels
 	cp -r $(KERNELS) $(DESTDIR)$(HELPER_DIR)/kernels
 	chmod -R u+w,go+rX,go-w $(DESTDIR)$(HELPER_DIR)/kernels

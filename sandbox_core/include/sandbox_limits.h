@@ -31,6 +31,9 @@ typedef struct {
     uint64_t   max_output;      /* bytes of each stream that are kept */
     uint64_t   timeout;         /* milliseconds a session lives */
     uint64_t   paused;          /* milliseconds it may stay paused */
+    uint64_t   connections;     /* through the egress, at once */
+    uint64_t   network_rate;    /* bytes a second, both ways; or unlimited */
+    uint64_t   network_bytes;   /* in its life, both ways; or unlimited */
 } sbx_limits_t;
 
 

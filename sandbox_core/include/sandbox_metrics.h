@@ -5,6 +5,7 @@
 #ifndef SANDBOX_METRICS_H
 #define SANDBOX_METRICS_H
 
+#include "sandbox_network.h"
 #include "sandbox_pool.h"
 #include "sandbox_quota.h"
 
@@ -39,6 +40,14 @@ typedef struct {
     sbx_quota_t   used;                   /* of the node */
     sbx_quota_t   limits;
     sbx_pool_metrics_t  pools[SBX_POOLS_MAX];
+    uint64_t      refused[SBX_REFUSED_REASONS];     /* by the egress */
+    uint64_t      network_sent;           /* bytes: sessions that have ended,
+                                             and those that there are */
+    uint64_t      network_received;
+    uint64_t      connections;            /* now */
+    uint64_t      egress_restarts;
+    uint32_t      egress_up;
+    uint32_t      egress_pad;
 } sbx_f_metrics_t;
 
 

@@ -29,10 +29,11 @@
 #include "sandbox_code.h"
 #include "sandbox_files.h"
 #include "sandbox_pool.h"
+#include "sandbox_network.h"
 
 
 #define SBX_WIRE_MAGIC        0x31584253u     /* "SBX1" */
-#define SBX_WIRE_VERSION      6
+#define SBX_WIRE_VERSION      7
 
 #define SBX_ID_MAX            40      /* session id, without NUL */
 #define SBX_NAME_MAX          128     /* tenant, user */
@@ -92,6 +93,9 @@ typedef enum {
                                     if there are more */
 
     SBX_OP_METRICS       = 40,
+    SBX_OP_REFUSALS      = 41,   /* REFUSAL..., never an END: what sessions
+                                    are refused is told to the oldest of such
+                                    calls that are open */
 
     /* calls that are handed to the session's init */
     SBX_OP_EXEC          = 64,
@@ -114,8 +118,10 @@ typedef enum {
     SBX_OP_GROUP         = 133,  /* what SBX_R_GROUP asked for */
     SBX_OP_WARM          = 134,  /* .token: the language of which a kernel is
                                     to be made ready; answer SBX_R_WARM */
-    SBX_OP_HAND_OVER     = 135   /* + a memfd as descriptor 4 of a start: what
+    SBX_OP_HAND_OVER     = 135,  /* + a memfd as descriptor 4 of a start: what
                                     the session is from now on */
+    SBX_OP_NETWORK       = 136   /* .token: sbx_network_mode_t, which commands
+                                    that begin see in their environment */
 } sbx_op_t;
 
 
@@ -164,7 +170,9 @@ typedef struct {
     uint32_t      meta_size;              /* JSON text, first in the blob */
     uint32_t      env_size;               /* "K=V\0" ..., second */
     uint32_t      rules_size;             /* sandbox_rules.h, third */
-    uint32_t      rules_pad;
+    uint32_t      network;                /* sbx_network_mode_t */
+    uint32_t      network_size;           /* LISTS: its rules, fourth */
+    uint32_t      pad;
     uint64_t      idle_timeout;           /* ms; 0: never ends for that */
 } sbx_create_t;
 
@@ -198,12 +206,16 @@ typedef struct {
 typedef struct {
     uint64_t      timeout;                /* ms from now */
     uint32_t      flags;                  /* SBX_PATCH_* */
-    uint32_t      meta_size;              /* JSON text */
+    uint32_t      meta_size;              /* JSON text, first in the memfd */
+    uint32_t      network;                /* sbx_network_mode_t */
+    uint32_t      network_size;           /* its rules, second */
 } sbx_patch_t;
 
 #define SBX_PATCH_TIMEOUT          0x01
 #define SBX_PATCH_META             0x02
 #define SBX_PATCH_EXTEND           0x04   /* TIMEOUT: never ends it earlier */
+#define SBX_PATCH_NETWORK          0x08   /* connections that are no longer
+                                             allowed are cut */
 
 /* After a sbx_call_t for SBX_OP_END. */
 typedef struct {
@@ -269,6 +281,9 @@ typedef struct {
                                           /* names, "" where unused */
     uint8_t       defaults[32];           /* digest: tells that they changed */
     sbx_pools_config_t  pools;            /* sandbox_pool.h */
+    uint32_t      egress_size;            /* bytes of .egress in use */
+    uint32_t      egress_pad;
+    char          egress[SBX_EGRESS_SIZE];    /* sandbox_network.h */
 } sbx_config_t;
 
 /* The answer to HELLO_CONFIG. */
@@ -314,6 +329,9 @@ typedef enum {
     SBX_F_DRAIN      = 28,    /* sbx_f_drain_t */
     SBX_F_METRICS    = 32,    /* sbx_f_metrics_t */
     SBX_F_SAMPLE     = 34,    /* sbx_f_sample_t, oldest first */
+    SBX_F_NETWORK    = 35,    /* a session's rules, after its SESSION where
+                                 has_usage and network_size are not 0 */
+    SBX_F_REFUSAL    = 36,    /* sbx_f_refusal_t */
     SBX_F_OWNER      = 33,    /* sbx_f_owner_t; it does not mean that the
                                  call has happened */
 
@@ -438,6 +456,10 @@ typedef struct {
     uint64_t      disk;
     uint64_t      inodes;
     uint64_t      memory_cache;           /* of memory: files' pages */
+    uint64_t      connections;            /* through the egress, now */
+    uint64_t      network_sent;           /* bytes, since it was created */
+    uint64_t      network_received;
+    uint64_t      network_refused;        /* connections and names */
 } sbx_usage_t;
 
 /* What a session used.  Samples cover its whole life: where there are too
@@ -836,7 +858,7 @@ typedef struct {
                                              commands' */
     uint32_t      languages_size;         /* bytes after the filters:
                                              sandbox_languages.h */
-    uint32_t      languages_pad;
+    uint32_t      network;                /* sbx_network_mode_t */
     char          workspace[256];
     char          home[256];
     char          path[512];              /* PATH */

@@ -200,6 +200,13 @@ typedef struct {
     size_t                   init_filter_size;
     uint32_t                 flags;        /* SBX_LAUNCH_* */
     uint32_t                 create_flags; /* SBX_CREATE_*, for init */
+    uint32_t                 network;      /* sbx_network_mode_t, for init's
+                                              environment */
+    const void              *trust;        /* a certificate (PEM) that is
+                                              trusted beside the machine's */
+    size_t                   trust_size;   /* 0: none */
+    const char              *packages;     /* a directory of the host's with
+                                              packages, to be shown; or NULL */
     const sbx_storage_t     *storage;      /* NULL: tmpfs */
     int                     *disk;         /* may be NULL; else receives,
                                               before the launch is over, a
@@ -237,6 +244,8 @@ typedef struct {
     int     kept[SBX_LAUNCH_KEPT];        /* with SBX_LAUNCH_AHEAD: the
                                              caller's, -1 where there is
                                              nothing */
+    int     netns;        /* its network namespace, once it has asked for its
+                             maps; the caller's */
     uint64_t uid_first;
     int    *disk;         /* sbx_launch_t's, to be filled */
 } sbx_launched_t;
@@ -262,6 +271,54 @@ int sbx_disk_usage(int disk, sbx_usage_t *usage, sbx_error_t *e);
 /* Copies the init program at path into a sealed memfd, 0111, close-on-exec.
  * Refuses a file that is not root's or that others may write. */
 int sbx_init_exe(const char *path, int *fd, sbx_error_t *e);
+
+
+/*
+ * ---- a session's network -----------------------------------------------
+ */
+
+typedef enum {
+    SBX_NET_TCP4,
+    SBX_NET_UDP4,
+    SBX_NET_TCP6,
+    SBX_NET_UDP6,
+    SBX_NET_FDS
+} sbx_net_fd_t;
+
+/*
+ * Enters the network namespace (the calling thread comes back; where it could
+ * not, the process ends) and makes the only way out of it: an address and a
+ * default route on lo, rules that lead every TCP connection and all DNS to new
+ * sockets, and refuse the rest at once.  fds: the sockets, listening and
+ * non-blocking, the caller's; those of IPv6 are -1 where there is none.  What
+ * was made before is replaced.  -1: the session has no network.
+ */
+int sbx_net_grant(int netns, int fds[SBX_NET_FDS], sbx_error_t *e);
+/* Takes it away: all else but lo is unreachable again. */
+int sbx_net_revoke(int netns, sbx_error_t *e);
+/* The address that sessions have, and ask for names: "192.0.2.1". */
+#define SBX_NET_ADDRESS4     "192.0.0.8"
+#define SBX_NET_ADDRESS6     "fd00:5b::1"
+
+/*
+ * Starts the egress: a process of the keeper's, in namespaces of its own but
+ * for the network's, with an empty root, as user id uid, with no capability,
+ * its own filter, and no descriptor but control, ca and cert.  exe is a sealed
+ * memfd.  *pid and *pidfd are the caller's.
+ */
+typedef struct {
+    int         exe;
+    int         control;
+    int         ca;
+    int         cert;
+    int         log;              /* its standard error; -1: none */
+    uint32_t    uid;
+    uint64_t    open_files;
+} sbx_egress_launch_t;
+
+int sbx_egress_launch(const sbx_egress_launch_t *launch, pid_t *pid,
+    int *pidfd, sbx_error_t *e);
+/* The same for any program: see sbx_init_exe(). */
 
 
 /*

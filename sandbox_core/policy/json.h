@@ -9,6 +9,7 @@
 #define SBX_JSON_H
 
 #include "sandbox_limits.h"
+#include "sandbox_network.h"
 
 
 typedef struct {
@@ -67,11 +68,8 @@ typedef struct {
     size_t           nelts;
 } sbx_json_objects_t;
 
-typedef enum { SBX_NETWORK_NONE, SBX_NETWORK_ALL, SBX_NETWORK_LISTS }
-    sbx_json_network_mode_t;
-
 typedef struct {
-    uint32_t         mode;
+    uint32_t         mode;        /* sbx_network_mode_t */
     sbx_json_list_t  allow;
     sbx_json_list_t  deny;
 } sbx_json_network_t;

@@ -79,6 +79,16 @@ const sbx_limit_t  sbx_limit_table[] = {
     { "paused", "paused_s", SBX_UNIT_SECONDS, FIELD(paused),
       1, 365 * DAY, DAY, DAY, 0, 0, 0, 1 },
 
+    { "connections", "connections", SBX_UNIT_COUNT, FIELD(connections),
+      1, 65536, 256, 4096, 1, 0, 0, 0 },
+
+    { "network_rate", "network_rate", SBX_UNIT_BYTES, FIELD(network_rate),
+      1024, 64 * TB, SBX_UNLIMITED, SBX_UNLIMITED, 1, 0, 1, 0 },
+
+    { "network_bytes", "network_bytes", SBX_UNIT_BYTES,
+      FIELD(network_bytes),
+      1, 64 * TB, SBX_UNLIMITED, SBX_UNLIMITED, 1, 0, 1, 0 },
+
     { NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 };
 
