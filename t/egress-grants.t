@@ -17,7 +17,7 @@ use SandboxTest::Net;
 my ($yes, $no) = (JSON::PP::true, JSON::PP::false);
 
 my $net = SandboxTest::Net->new(zone => {
-    'denied.example.org' => { A => [['203.0.113.18']] },
+    'denied.example.org' => { A => '203.0.113.18' },
 });
 my $t = $net->server(http => <<'CONF');
     sandbox_egress allow *;

@@ -12,8 +12,8 @@ package SandboxTest::Net;
 #                              port => 80, host => 'a.example.org' });
 #   my @seen = $net->seen;                     # what came to the world
 #
-# See t/lib/inside/world.py for the servers and the zone, and net.py for the
-# steps of try().
+# See t/lib/inside/world.py for the servers, SandboxTest::Dns for the zone, and
+# t/lib/inside/net.py for the steps of try().
 
 use strict;
 use warnings;
@@ -24,6 +24,7 @@ use JSON::PP ();
 use POSIX qw(WNOHANG);
 use Test::More;
 use SandboxTest;
+use SandboxTest::Dns;
 
 our @EXPORT = qw(refused reached unknown);
 
@@ -41,18 +42,19 @@ my @WORLD6 = ((map { "2001:db8:2::$_" } 10 .. 19),
 # Names of the tests; d has an address of a's.
 
 our %ZONE = (
-    'a.example.org' => { A => [['203.0.113.10']], AAAA => [['2001:db8:2::10']] },
-    'b.example.org' => { A => [['203.0.113.11']], AAAA => [['2001:db8:2::11']] },
-    'c.example.net' => { A => [['203.0.113.12']] },
-    'd.example.org' => { A => [['203.0.113.10']] },
-    'deep.a.example.org' => { A => [['203.0.113.13']] },
-    'example.org' => { A => [['203.0.113.14']] },
-    'other.test' => { A => [['203.0.113.15']] },
+    'a.example.org' => { A => '203.0.113.10', AAAA => '2001:db8:2::10' },
+    'b.example.org' => { A => '203.0.113.11', AAAA => '2001:db8:2::11' },
+    'c.example.net' => { A => '203.0.113.12' },
+    'd.example.org' => { A => '203.0.113.10' },
+    'deep.a.example.org' => { A => '203.0.113.13' },
+    'example.org' => { A => '203.0.113.14' },
+    'other.test' => { A => '203.0.113.15' },
 );
 
 our $HOST4 = '198.51.100.1';
 our $HOST6 = '2001:db8:1::1';
 our $DNS = '203.0.113.53';
+our $DNS6 = '2001:db8:2::19';
 
 
 BEGIN {
@@ -175,7 +177,12 @@ ROUTES
 
     $self->tell(do => 'start', cert => "$self->{dir}/cert.pem",
                 key => "$self->{dir}/key.pem",
-                addresses => [ @WORLD4, @WORLD6 ], zone => { %ZONE, %{ $self->{zone} || {} } });
+                addresses => [ @WORLD4, @WORLD6 ]);
+
+    $self->{dns} = SandboxTest::Dns->start(
+        dir => $self->{dir}, listen => [ $DNS, $DNS6 ], port => 53,
+        prefix => [ 'nsenter', "--net=/proc/$pid/ns/net" ],
+        zone => { %ZONE, %{ $self->{zone} || {} } });
 
     return;
 }
@@ -215,12 +222,21 @@ sub seen {
            @{ $self->tell(do => 'seen') };
 }
 
+# Another zone beside that of all tests, and what was asked of it: see
+# SandboxTest::Dns.
+
 sub zone {
     my ($self, %zone) = @_;
 
-    $self->tell(do => 'zone', zone => \%zone);
+    $self->{dns}->zone({ %ZONE, %zone });
 
     return;
+}
+
+sub asked {
+    my ($self, @of) = @_;
+
+    return $self->{dns}->asked(@of);
 }
 
 
@@ -374,6 +390,8 @@ sub DESTROY {
     my $pid = delete $self->{world} // return;
 
     local $?;
+
+    delete $self->{dns};
 
     close $self->{to};
     SandboxTest::wait_for(sub { waitpid($pid, WNOHANG) != 0 }, 5)

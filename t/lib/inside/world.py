@@ -2,13 +2,9 @@
 # network namespace of its own.  Reads a line of JSON for each command and
 # answers with one; ends with its standard input.
 #
-#   {"do": "start", "cert": "...", "key": "...", "zone": {...},
+#   {"do": "start", "cert": "...", "key": "...",
 #    "addresses": [those of UDP]}
 #   {"do": "seen"}       what has arrived since the last time
-#   {"do": "zone", "zone": {...}}
-#
-# zone: name => {"A": [[address, ...], ...], "AAAA": [...], "ttl": 60,
-# "cname": name}; the n-th question gets the n-th list, then the last.
 
 import asyncio
 import hashlib
@@ -22,8 +18,6 @@ HTTP, HTTPS = (80, 8080, 9090), (443, 8443)
 ECHO, SINK, SOURCE, BANNER, HALF, RESET, DEAF, MUTE = range(7000, 7008)
 
 seen = []
-zone = {}
-asked = {}
 
 
 def note(kind, writer, **more):
@@ -139,45 +133,6 @@ async def mute(reader, writer):
     writer.close()
 
 
-def encode(name):
-    return b"".join(bytes([len(p)]) + p.encode()
-                    for p in name.split(".") if p) + b"\0"
-
-
-def answer(query):
-    number, flags, count = struct.unpack("!HHH", query[:6])
-    at, labels = 12, []
-    while query[at]:
-        labels.append(query[at + 1:at + 1 + query[at]].decode())
-        at += 1 + query[at]
-    kind = struct.unpack("!H", query[at + 1:at + 3])[0]
-    question = query[12:at + 5]
-    name, records = ".".join(labels).lower(), []
-    word = {1: "A", 28: "AAAA"}.get(kind, str(kind))
-    seen.append({"kind": "dns", "name": name, "type": word})
-    found = name in zone
-    for _ in range(20):
-        entry = zone.get(name)
-        if entry is None or "cname" not in entry:
-            break
-        records.append((name, 5, encode(entry["cname"]), entry))
-        name = entry["cname"]
-    entry = zone.get(name)
-    if entry and word in entry:
-        lists = entry[word]
-        n = asked.get((name, word), 0)
-        asked[(name, word)] = n + 1
-        family = socket.AF_INET if kind == 1 else socket.AF_INET6
-        records += [(name, kind, socket.inet_pton(family, a), entry)
-                    for a in lists[min(n, len(lists) - 1)]]
-    out = struct.pack("!HHHHHH", number, 0x8180 | (0 if found else 3), 1,
-                      len(records), 0, 0) + question
-    for owner, kind, data, entry in records:
-        out += encode(owner) + struct.pack(
-            "!HHIH", kind, 1, entry.get("ttl", 60), len(data)) + data
-    return out
-
-
 class Udp(asyncio.DatagramProtocol):
     def __init__(self, port):
         self.port = port
@@ -186,32 +141,14 @@ class Udp(asyncio.DatagramProtocol):
         self.transport = transport
 
     def datagram_received(self, data, peer):
-        if self.port != 53:
-            seen.append({"kind": "udp", "port": self.port})
-            self.transport.sendto(data, peer)
-            return
-        out = answer(data)
-        if len(out) > 512:
-            out = out[:2] + b"\x83\x80\0\1\0\0\0\0\0\0" + data[12:]
-        self.transport.sendto(out, peer)
-
-
-async def dns(reader, writer):
-    try:
-        while True:
-            size = struct.unpack("!H", await reader.readexactly(2))[0]
-            out = answer(await reader.readexactly(size))
-            writer.write(struct.pack("!H", len(out)) + out)
-            await writer.drain()
-    except (asyncio.IncompleteReadError, ConnectionError):
-        writer.close()
+        seen.append({"kind": "udp", "port": self.port})
+        self.transport.sendto(data, peer)
 
 
 async def start(order):
-    zone.update(order.get("zone", {}))
     loop = asyncio.get_running_loop()
     table = {ECHO: echo, SINK: sink, SOURCE: source, BANNER: banner,
-             HALF: half, RESET: reset, DEAF: deaf, MUTE: mute, 53: dns}
+             HALF: half, RESET: reset, DEAF: deaf, MUTE: mute}
     table.update({port: http for port in HTTP})
 
     async def listen(port, handler, tls=None):
@@ -241,7 +178,7 @@ async def start(order):
     # an answer comes from the address that was asked
 
     for host in order["addresses"]:
-        for port in (53, 443, ECHO):
+        for port in (443, ECHO):
             s = socket.socket(socket.AF_INET6 if ":" in host
                               else socket.AF_INET, socket.SOCK_DGRAM)
             s.bind((host, port))
@@ -260,9 +197,6 @@ async def main():
         order = json.loads(line)
         if order["do"] == "start":
             out = await start(order)
-        elif order["do"] == "zone":
-            zone.update(order["zone"])
-            out = {"ok": True}
         else:
             out, seen[:] = list(seen), []
         print(json.dumps(out), flush=True)
