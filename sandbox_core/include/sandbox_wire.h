@@ -592,6 +592,22 @@ typedef struct {
     char          user[SBX_NAME_MAX + 8];
 } sbx_f_owner_t;
 
+/* After SBX_OP_REFUSALS: what the egress refused a session, and where that was
+ * to go.  The strings end within their arrays, and are printable. */
+typedef struct {
+    int64_t       at;                     /* unix ms */
+    uint32_t      reason;                 /* sbx_refused_t */
+    uint32_t      port;                   /* 0: none */
+    uint32_t      more;                   /* of the session, that were not told
+                                             before it */
+    uint32_t      pad;
+    char          session[SBX_ID_MAX + 8];
+    char          tenant[SBX_NAME_MAX + 8];
+    char          user[SBX_NAME_MAX + 8];
+    char          address[48];            /* "192.0.2.1"; "": none */
+    char          name[SBX_NETWORK_HOST_MAX + 3];    /* "": none */
+} sbx_f_refusal_t;
+
 typedef enum {
     SBX_USER_USER,                        /* 1000 */
     SBX_USER_ROOT                         /* the session's own root */
