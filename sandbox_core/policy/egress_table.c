@@ -48,6 +48,8 @@ static int sbx_egress_check_template(const void *table, size_t size,
 static int sbx_egress_check_rule(const char *text, sbx_error_t *e);
 static int sbx_egress_check_header(const sbx_egress_row_t *row,
     sbx_error_t *e);
+static int sbx_egress_row_is(const sbx_egress_row_t *row, char type,
+    const char *text);
 static int sbx_egress_section(const void *table, size_t size,
     const char *template, sbx_egress_row_t *row);
 static int sbx_egress_row_of(const void *table, size_t size,
@@ -216,9 +218,7 @@ sbx_egress_check_template(const void *table, size_t size,
     while (sbx_egress_row_next(table, size, &other) == 1
            && other.next < row->next)
     {
-        if (other.type == SBX_EGRESS_TEMPLATE
-            && strcmp(other.text[0], row->text[0]) == 0)
-        {
+        if (sbx_egress_row_is(&other, SBX_EGRESS_TEMPLATE, row->text[0])) {
             return sbx_error(e, 0, SBX_E_INVALID,
                              "the egress table has a template twice");
         }
@@ -333,6 +333,14 @@ sbx_egress_resolver(const char *s, size_t len, sbx_network_rule_t *rule,
  * ---- what a template has -------------------------------------------------
  */
 
+static int
+sbx_egress_row_is(const sbx_egress_row_t *row, char type, const char *text)
+{
+    return row->type == type && row->text[0] != NULL
+           && strcmp(row->text[0], text) == 0;
+}
+
+
 /* Puts row before the template's first record, or the first of all. */
 
 static int
@@ -342,9 +350,7 @@ sbx_egress_section(const void *table, size_t size, const char *template,
     memset(row, 0, sizeof(sbx_egress_row_t));
 
     while (sbx_egress_row_next(table, size, row) == 1) {
-        if (row->type == SBX_EGRESS_TEMPLATE
-            && strcmp(row->text[0], template) == 0)
-        {
+        if (sbx_egress_row_is(row, SBX_EGRESS_TEMPLATE, template)) {
             return 1;
         }
     }
@@ -544,7 +550,7 @@ sbx_network_open(const void *table, size_t size, const char *template,
             return 0;
         }
 
-        all |= row.type == SBX_EGRESS_ALLOW && strcmp(row.text[0], "*") == 0;
+        all |= sbx_egress_row_is(&row, SBX_EGRESS_ALLOW, "*");
     }
 
     if (!all || mode == SBX_NETWORK_ALL) {
