@@ -700,6 +700,10 @@ void ngx_http_sandbox_exit_process(ngx_cycle_t *cycle);
 
 void ngx_http_sandbox_call_init(ngx_cycle_t *cycle);
 void ngx_http_sandbox_call_exit(void);
+/* One worker asks the broker for refusals of the egress. */
+void ngx_http_sandbox_refusals_init(ngx_cycle_t *cycle,
+    ngx_http_sandbox_main_conf_t *smcf);
+void ngx_http_sandbox_refusals_exit(void);
 
 /* Whether each "%" has its two digits. */
 ngx_uint_t ngx_http_sandbox_escapes_ok(const ngx_str_t *s);
@@ -780,6 +784,9 @@ void ngx_http_sandbox_audit(ngx_http_request_t *r,
 /* The line of a run's step; step has its command and cost, else as ctx. */
 void ngx_http_sandbox_audit_step(ngx_http_request_t *r,
     const ngx_http_sandbox_ctx_t *step, ngx_uint_t n);
+/* The line of what the egress refused, which is no request's. */
+void ngx_http_sandbox_audit_refusal(ngx_http_sandbox_main_conf_t *smcf,
+    ngx_log_t *log, const sbx_f_refusal_t *refusal);
 /* Whether the request will have a line. */
 ngx_uint_t ngx_http_sandbox_audited(ngx_http_request_t *r,
     const ngx_http_sandbox_ctx_t *ctx);
@@ -789,7 +796,7 @@ ngx_int_t ngx_http_sandbox_metrics_zone(ngx_conf_t *cf,
     ngx_http_sandbox_main_conf_t *smcf);
 void ngx_http_sandbox_metrics_count(ngx_http_request_t *r,
     ngx_http_sandbox_ctx_t *ctx);
-void ngx_http_sandbox_metrics_audit(ngx_http_request_t *r,
+void ngx_http_sandbox_metrics_audit(const ngx_http_sandbox_main_conf_t *smcf,
     ngx_uint_t written);
 /* What the workers have counted, as text. */
 void ngx_http_sandbox_metrics_text(ngx_http_request_t *r,

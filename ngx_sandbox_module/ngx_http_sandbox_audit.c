@@ -1,6 +1,6 @@
 /*
  * The audit log: one line of JSON for each call that changes something, at
- * the end of its request.  A line is one write() to a file that appends, so
+ * the end of its request, and for what the egress refuses.  A line is one write() to a file that appends, so
  * that those of several workers do not mix; all that a caller can choose is
  * escaped, so that nobody makes lines of his own.  Nothing of a command's
  * input, output or environment and of no file is in it.
@@ -31,8 +31,10 @@ static void ngx_http_sandbox_audit_answer(ngx_http_sandbox_json_t *j,
     ngx_http_request_t *r, const ngx_http_sandbox_ctx_t *ctx);
 static void ngx_http_sandbox_audit_cost(ngx_http_sandbox_json_t *j,
     const ngx_http_sandbox_ctx_t *ctx);
-static void ngx_http_sandbox_audit_write(ngx_http_request_t *r,
+static void ngx_http_sandbox_audit_end(ngx_http_request_t *r,
     ngx_http_sandbox_json_t *j);
+static void ngx_http_sandbox_audit_write(ngx_http_sandbox_main_conf_t *smcf,
+    ngx_log_t *log, ngx_http_sandbox_json_t *j);
 
 
 /* What a GET begins and is more than a look, and what a POST asks that is only
@@ -114,7 +116,7 @@ ngx_http_sandbox_audit(ngx_http_request_t *r, ngx_http_sandbox_ctx_t *ctx)
     ngx_http_sandbox_json_seconds(&j, ngx_http_sandbox_took(r) * 1000);
     ngx_http_sandbox_json_raw(&j, "}\n");
 
-    ngx_http_sandbox_audit_write(r, &j);
+    ngx_http_sandbox_audit_end(r, &j);
 }
 
 
@@ -138,7 +140,7 @@ ngx_http_sandbox_audit_step(ngx_http_request_t *r,
     ngx_http_sandbox_audit_cost(&j, step);
     ngx_http_sandbox_json_raw(&j, "}\n");
 
-    ngx_http_sandbox_audit_write(r, &j);
+    ngx_http_sandbox_audit_end(r, &j);
 }
 
 
@@ -188,6 +190,21 @@ ngx_http_sandbox_audit_string(ngx_http_sandbox_json_t *j, const char *name,
     } else {
         ngx_http_sandbox_json_string(j, value->data, value->len);
     }
+}
+
+
+/* "": there is none. */
+
+static void
+ngx_http_sandbox_audit_word(ngx_http_sandbox_json_t *j, const char *name,
+    const char *word)
+{
+    ngx_str_t  value;
+
+    value.data = (u_char *) word;
+    value.len = ngx_strlen(word);
+
+    ngx_http_sandbox_audit_string(j, name, &value);
 }
 
 
@@ -387,21 +404,72 @@ ngx_http_sandbox_audit_cost(ngx_http_sandbox_json_t *j,
 }
 
 
+/* Of no request: the pool is that of the line. */
+
+void
+ngx_http_sandbox_audit_refusal(ngx_http_sandbox_main_conf_t *smcf,
+    ngx_log_t *log, const sbx_f_refusal_t *refusal)
+{
+    ngx_pool_t               *pool;
+    ngx_http_sandbox_json_t   j;
+
+    if (smcf->audit->fd == NGX_INVALID_FILE) {
+        return;
+    }
+
+    pool = ngx_create_pool(2048, log);
+
+    if (pool == NULL) {
+        return;
+    }
+
+    ngx_http_sandbox_json_init(&j, pool);
+
+    ngx_http_sandbox_json_raw(&j, ngx_http_sandbox_audit_torn ? "\n{" : "{");
+    ngx_http_sandbox_json_raw(&j, "\"time\":");
+    ngx_http_sandbox_json_time(&j, refusal->at);
+    ngx_http_sandbox_json_raw(&j, ",\"op\":\"network_refused\"");
+    ngx_http_sandbox_audit_word(&j, ",\"tenant_id\":", refusal->tenant);
+    ngx_http_sandbox_audit_word(&j, ",\"user_id\":", refusal->user);
+    ngx_http_sandbox_audit_word(&j, ",\"session_id\":", refusal->session);
+    ngx_http_sandbox_audit_word(&j, ",\"refused\":",
+                                sbx_refused_word(refusal->reason));
+    ngx_http_sandbox_audit_word(&j, ",\"to_name\":", refusal->name);
+    ngx_http_sandbox_audit_word(&j, ",\"to_address\":", refusal->address);
+    ngx_http_sandbox_audit_number(&j, ",\"to_port\":",
+                                  refusal->port != 0
+                                  ? (int64_t) refusal->port : -1);
+    ngx_http_sandbox_audit_number(&j, ",\"more\":",
+                                  (int64_t) refusal->more);
+    ngx_http_sandbox_json_raw(&j, "}\n");
+
+    ngx_http_sandbox_audit_write(smcf, log, &j);
+
+    ngx_destroy_pool(pool);
+}
+
+
+static void
+ngx_http_sandbox_audit_end(ngx_http_request_t *r, ngx_http_sandbox_json_t *j)
+{
+    ngx_http_sandbox_audit_write(
+        ngx_http_get_module_main_conf(r, ngx_http_sandbox_module),
+        r->connection->log, j);
+}
+
+
 /* A line that was cut off by a full disk is ended by the next one. */
 
 static void
-ngx_http_sandbox_audit_write(ngx_http_request_t *r,
-    ngx_http_sandbox_json_t *j)
+ngx_http_sandbox_audit_write(ngx_http_sandbox_main_conf_t *smcf,
+    ngx_log_t *log, ngx_http_sandbox_json_t *j)
 {
-    u_char                        *line, *p;
-    ssize_t                        n;
-    ngx_err_t                      err;
-    ngx_chain_t                   *cl;
-    ngx_http_sandbox_main_conf_t  *smcf;
+    u_char       *line, *p;
+    ssize_t       n;
+    ngx_err_t     err;
+    ngx_chain_t  *cl;
 
-    smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
-
-    line = j->failed ? NULL : ngx_pnalloc(r->pool, (size_t) j->size);
+    line = j->failed ? NULL : ngx_pnalloc(j->pool, (size_t) j->size);
     n = -1;
     err = NGX_ENOMEM;
 
@@ -414,12 +482,12 @@ ngx_http_sandbox_audit_write(ngx_http_request_t *r,
         err = (n == -1) ? ngx_errno : 0;
     }
 
-    ngx_http_sandbox_metrics_audit(r, n == (ssize_t) j->size);
+    ngx_http_sandbox_metrics_audit(smcf, n == (ssize_t) j->size);
 
     if (n == (ssize_t) j->size) {
 
         if (ngx_http_sandbox_audit_lost != 0) {
-            ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
+            ngx_log_error(NGX_LOG_NOTICE, log, 0,
                           "sandbox: \"%V\" takes lines again, %ui were lost",
                           &smcf->audit->name, ngx_http_sandbox_audit_lost);
         }
@@ -437,7 +505,7 @@ ngx_http_sandbox_audit_write(ngx_http_request_t *r,
     /* once, or a full disk would be told of by each call */
 
     if (ngx_http_sandbox_audit_lost++ == 0) {
-        ngx_log_error(NGX_LOG_ALERT, r->connection->log, err,
+        ngx_log_error(NGX_LOG_ALERT, log, err,
                       "sandbox: audit log \"%V\" takes no lines, calls go on "
                       "without", &smcf->audit->name);
     }

@@ -88,6 +88,7 @@ static const ngx_http_sandbox_shape_t  ngx_http_sandbox_shapes[] = {
 
     FIXED(SBX_F_SESSION, sbx_f_session_t),
     BYTES(SBX_F_META),
+    BYTES(SBX_F_NETWORK),
     FIXED(SBX_F_HEALTH, sbx_f_health_t),
     FIXED(SBX_F_CHECK, sbx_f_check_t),
     FIXED(SBX_F_CAPABILITY, sbx_f_capability_t),

@@ -396,11 +396,12 @@ ngx_http_sandbox_metrics_time(ngx_http_sandbox_metrics_t *m, const char *op,
 
 
 void
-ngx_http_sandbox_metrics_audit(ngx_http_request_t *r, ngx_uint_t written)
+ngx_http_sandbox_metrics_audit(const ngx_http_sandbox_main_conf_t *smcf,
+    ngx_uint_t written)
 {
     ngx_http_sandbox_metrics_t  *m;
 
-    m = ngx_http_sandbox_metrics(r);
+    m = (smcf->metrics == NULL) ? NULL : smcf->metrics->data;
 
     if (m != NULL) {
         add(*(written ? &m->audit : &m->audit_lost), 1);

@@ -252,6 +252,10 @@ ngx_http_sandbox_init_process(ngx_cycle_t *cycle)
                       "\"sandbox_keys\" would tell them apart");
     }
 
+    if (smcf != NULL) {
+        ngx_http_sandbox_refusals_init(cycle, smcf);
+    }
+
     return NGX_OK;
 }
 
@@ -261,5 +265,6 @@ ngx_http_sandbox_init_process(ngx_cycle_t *cycle)
 void
 ngx_http_sandbox_exit_process(ngx_cycle_t *cycle)
 {
+    ngx_http_sandbox_refusals_exit();
     ngx_http_sandbox_call_exit();
 }

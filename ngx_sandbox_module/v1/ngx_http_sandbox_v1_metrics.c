@@ -18,6 +18,8 @@ static void ngx_http_sandbox_v1_metrics_broker(ngx_http_sandbox_json_t *j,
     const sbx_f_metrics_t *m);
 static void ngx_http_sandbox_v1_metrics_node(ngx_http_sandbox_json_t *j,
     const sbx_f_metrics_t *m);
+static void ngx_http_sandbox_v1_metrics_network(ngx_http_sandbox_json_t *j,
+    const sbx_f_metrics_t *m);
 static void ngx_http_sandbox_v1_metrics_pools(ngx_http_sandbox_json_t *j,
     const sbx_f_metrics_t *m);
 static void ngx_http_sandbox_v1_status_json(ngx_http_request_t *r,
@@ -156,6 +158,7 @@ ngx_http_sandbox_v1_metrics_send(ngx_http_request_t *r,
     if (m != NULL) {
         ngx_http_sandbox_v1_metrics_broker(&j, m);
         ngx_http_sandbox_v1_metrics_node(&j, m);
+        ngx_http_sandbox_v1_metrics_network(&j, m);
         ngx_http_sandbox_v1_metrics_pools(&j, m);
     }
 
@@ -283,6 +286,41 @@ ngx_http_sandbox_v1_metrics_node(ngx_http_sandbox_json_t *j,
                     i == 1 ? limit : limit - ngx_min(used, limit));
             }
         }
+    }
+}
+
+
+/* Where no configuration has granted a network, no egress was started. */
+
+static void
+ngx_http_sandbox_v1_metrics_network(ngx_http_sandbox_json_t *j,
+    const sbx_f_metrics_t *m)
+{
+    ngx_uint_t  i;
+
+    ngx_http_sandbox_v1_metrics_one(j, "egress_up", "gauge",
+                                    "Whether the egress runs.",
+                                    m->egress_up != 0);
+    ngx_http_sandbox_v1_metrics_one(j, "egress_restarts_total", "counter",
+                              "Times that the egress died and was started "
+                              "again.", m->egress_restarts);
+    ngx_http_sandbox_v1_metrics_one(j, "network_connections", "gauge",
+                              "Connections of sessions through the egress.",
+                              m->connections);
+
+    ngx_http_sandbox_metrics_family(j, "network_bytes_total", "counter",
+                      "Bytes that sessions sent and received through it.");
+    print(j, "sandbox_network_bytes_total{direction=\"sent\"} %uL\n",
+          m->network_sent);
+    print(j, "sandbox_network_bytes_total{direction=\"received\"} %uL\n",
+          m->network_received);
+
+    ngx_http_sandbox_metrics_family(j, "network_refused_total", "counter",
+                      "Connections and names that it refused, by why.");
+
+    for (i = 0; i < SBX_REFUSED_REASONS; i++) {
+        print(j, "sandbox_network_refused_total{reason=\"%s\"} %uL\n",
+              sbx_refused_word(i), m->refused[i]);
     }
 }
 

@@ -11,6 +11,7 @@
  */
 
 #include "broker.h"
+#include "packages.h"
 
 #include <errno.h>
 #include <string.h>
@@ -279,9 +280,10 @@ sbx_pool_hand_over(sbx_session_t *s, const sbx_call_t *head,
 static int
 sbx_pool_tell(sbx_session_t *s, const sbx_create_t *body, const char *env)
 {
-    sbx_error_t   e;
-    sbx_auto_fd   fd = -1;
-    sbx_launch_t  launch;
+    sbx_error_t         e;
+    sbx_auto_fd         fd = -1;
+    sbx_launch_t        launch;
+    sbx_packages_own_t  own = { NULL, NULL };
 
     memset(&launch, 0, sizeof(sbx_launch_t));
     launch.limits = body->limits;
@@ -291,7 +293,13 @@ sbx_pool_tell(sbx_session_t *s, const sbx_create_t *body, const char *env)
     launch.env = env;
     launch.env_size = body->env_size;
 
-    fd = sbx_launch_hand_over(&launch, &e);
+    if (sbx_packages_launch(s->broker, s->info.template, &launch, &own, &e)
+        == 0)
+    {
+        fd = sbx_launch_hand_over(&launch, &e);
+    }
+
+    sbx_packages_own_free(&own);
 
     if (fd == -1) {
         s->error = e;

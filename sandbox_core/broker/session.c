@@ -17,6 +17,7 @@
  */
 
 #include "broker.h"
+#include "packages.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -245,9 +246,11 @@ int
 sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     const char *rules, size_t rules_size, sbx_error_t *e)
 {
-    char           dir[SBX_PATH_MAX];
-    sbx_launch_t   launch;
-    sbx_broker_t  *b;
+    int                 rc;
+    char                dir[SBX_PATH_MAX];
+    sbx_launch_t        launch;
+    sbx_broker_t       *b;
+    sbx_packages_own_t  own = { NULL, NULL };
 
     b = s->broker;
 
@@ -302,7 +305,15 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
         sbx_credit_begin(s);
     }
 
-    if (sbx_launch_start(&launch, &s->launched, e) != 0) {
+    rc = sbx_packages_launch(b, s->info.template, &launch, &own, e);
+
+    if (rc == 0) {
+        rc = sbx_launch_start(&launch, &s->launched, e);
+    }
+
+    sbx_packages_own_free(&own);
+
+    if (rc != 0) {
         s->launched.status = -1;
         return -1;
     }

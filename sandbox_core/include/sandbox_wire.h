@@ -44,6 +44,7 @@
 #define SBX_FRAME_MAX         65536   /* payload of a frame */
 #define SBX_META_MAX          (96 * 1024)    /* metadata, as JSON text */
 #define SBX_ENV_MAX           (256 * 1024)   /* a session's environment */
+#define SBX_OWN_ENV_MAX       4096    /* configuration's, before it */
 #define SBX_STRINGS_MAX       (2 * 1024 * 1024)  /* argv + env of a command */
 #define SBX_TAG_MAX           128
 #define SBX_COMMANDS_MAX      256     /* commands alive in one session */
@@ -55,6 +56,8 @@
 #define SBX_BINDS_MAX         64
 #define SBX_BIND_NAME_MAX     64
 #define SBX_TOKEN_KEY         32
+#define SBX_PACKAGES_PATH     1024
+#define SBX_TRUST_MAX         (16 * 1024)    /* one file of certificates */
 
 
 /*
@@ -284,7 +287,20 @@ typedef struct {
     uint32_t      egress_size;            /* bytes of .egress in use */
     uint32_t      egress_pad;
     char          egress[SBX_EGRESS_SIZE];    /* sandbox_network.h */
+
+    /* what sessions install from; none of it opens the network.  Paths are
+       absolute, or "" */
+    char          packages[SBX_PACKAGES_PATH];       /* at SBX_PACKAGES */
+    char          package_cache[SBX_PACKAGES_PATH];  /* at .._CACHE */
+    char          trust[2][SBX_PACKAGES_PATH];       /* certificates, PEM */
+    uint32_t      env_size;
+    uint32_t      env_pad;
+    char          env[SBX_OWN_ENV_MAX];   /* "K=V\0" ..., before those of the
+                                             session itself, which win */
 } sbx_config_t;
+
+#define SBX_PACKAGES          "/opt/packages"
+#define SBX_PACKAGE_CACHE     "/opt/package-cache"
 
 /* The answer to HELLO_CONFIG. */
 typedef struct {
@@ -591,6 +607,22 @@ typedef struct {
     char          tenant[SBX_NAME_MAX + 8];
     char          user[SBX_NAME_MAX + 8];
 } sbx_f_owner_t;
+
+/* After SBX_OP_REFUSALS: what the egress refused a session, and where that was
+ * to go.  The strings end within their arrays, and are printable. */
+typedef struct {
+    int64_t       at;                     /* unix ms */
+    uint32_t      reason;                 /* sbx_refused_t */
+    uint32_t      port;                   /* 0: none */
+    uint32_t      more;                   /* of the session, that were not told
+                                             before it */
+    uint32_t      pad;
+    char          session[SBX_ID_MAX + 8];
+    char          tenant[SBX_NAME_MAX + 8];
+    char          user[SBX_NAME_MAX + 8];
+    char          address[48];            /* "192.0.2.1"; "": none */
+    char          name[SBX_NETWORK_HOST_MAX + 3];    /* "": none */
+} sbx_f_refusal_t;
 
 typedef enum {
     SBX_USER_USER,                        /* 1000 */

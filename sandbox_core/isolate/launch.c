@@ -128,6 +128,7 @@ sbx_launch_start(const sbx_launch_t *launch, sbx_launched_t *out,
     out->uid_first = launch->uid_first;
 
     out->disk = launch->disk;
+    out->netns = -1;
     out->kept[SBX_KEPT_MEMINFO] = -1;
     out->kept[SBX_KEPT_MEMORY] = -1;
 
@@ -326,6 +327,7 @@ sbx_launch_fill(const sbx_launch_t *launch, unsigned cpus,
     config->languages_size = (uint32_t) launch->languages_size;
     config->capabilities = launch->capabilities;
     config->flags = launch->create_flags;
+    config->network = launch->network;
 
     (void) snprintf(config->workspace, sizeof(config->workspace), "%s",
                     SBX_WORKSPACE);
@@ -410,7 +412,7 @@ sbx_launch_clone(sbx_child_t *child, sbx_launched_t *out, sbx_error_t *e)
 int
 sbx_launch_event(sbx_launched_t *launched, sbx_error_t *e)
 {
-    int               fds[1 + SBX_LAUNCH_KEPT];
+    int               fds[SBX_STATUS_FDS];
     ssize_t           n;
     unsigned          nfds;
     sbx_status_msg_t  msg;
@@ -457,8 +459,8 @@ sbx_launch_event(sbx_launched_t *launched, sbx_error_t *e)
 }
 
 
-/* The child has made the session's volume, and sends it with its request;
- * behind it what is kept of a session that is launched ahead. */
+/* The child has made the session's volume, and sends it with its request,
+ * its network namespace, and what is kept of one that is launched ahead. */
 static void
 sbx_launch_fds(sbx_launched_t *launched, const int *fds, unsigned nfds)
 {
@@ -466,7 +468,16 @@ sbx_launch_fds(sbx_launched_t *launched, const int *fds, unsigned nfds)
     unsigned   i;
 
     for (i = 0; i < nfds; i++) {
-        place = i == 0 ? launched->disk : &launched->kept[i - 1];
+        switch (i) {
+        case SBX_STATUS_FD_DISK:
+            place = launched->disk;
+            break;
+        case SBX_STATUS_FD_NETNS:
+            place = &launched->netns;
+            break;
+        default:
+            place = &launched->kept[i - SBX_STATUS_FD_KEPT];
+        }
 
         if (place == NULL || *place != -1) {
             (void) close(fds[i]);

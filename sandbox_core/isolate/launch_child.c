@@ -141,6 +141,14 @@ sbx_child_isolate(sbx_child_t *child, sbx_error_t *e)
                          "cannot open /proc/sys/user");
     }
 
+    /* what the broker enters to give the session a network, or take it */
+
+    child->netns = openat(proc, "self/ns/net", O_RDONLY | O_CLOEXEC);
+    if (child->netns == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot open the network namespace");
+    }
+
     /* should the host run out of memory, sessions go before services; as
        SYS_RESOURCE is held, this is also the least that they may set */
     (void) sbx_write_at(proc, "self/oom_score_adj", "300");
@@ -196,7 +204,7 @@ sbx_child_affinity(const sbx_plan_t *plan, sbx_error_t *e)
 static int
 sbx_child_user(const sbx_child_t *child, sbx_error_t *e)
 {
-    int               fds[1 + SBX_LAUNCH_KEPT];
+    int               fds[SBX_STATUS_FDS];
     char              go;
     unsigned          nfds;
     struct pollfd     answer = { .fd = child->status, .events = POLLIN };
@@ -218,12 +226,13 @@ sbx_child_user(const sbx_child_t *child, sbx_error_t *e)
 
     nfds = 0;
     fds[nfds++] = child->plan.root_fd;
+    fds[nfds++] = child->netns;
 
     if (sbx_inside_kept() != -1) {
         fds[nfds++] = sbx_inside_kept();
     }
 
-    if (nfds == 2 && child->plan.memory_fd != -1) {
+    if (nfds > SBX_STATUS_FD_KEPT && child->plan.memory_fd != -1) {
         fds[nfds++] = child->plan.memory_fd;
     }
 

@@ -23,6 +23,15 @@ typedef struct {
     sbx_error_t   error;
 } sbx_status_msg_t;
 
+/* Descriptors that come with SBX_STATUS_MAPS: these, then what is kept of a
+ * session that is launched ahead (SBX_KEPT_*, as many as there are). */
+enum {
+    SBX_STATUS_FD_DISK,
+    SBX_STATUS_FD_NETNS,
+    SBX_STATUS_FD_KEPT,
+    SBX_STATUS_FDS = SBX_STATUS_FD_KEPT + SBX_LAUNCH_KEPT
+};
+
 
 /* The child's side of what the parent has opened. */
 typedef struct {
@@ -37,6 +46,7 @@ typedef struct {
     int           status;
     int           config;
     int           namespaces;         /* /proc/sys/user, or -1 */
+    int           netns;              /* its network namespace */
 } sbx_child_t;
 
 

@@ -504,6 +504,7 @@ inside_end(inside_session_t *s)
         (void) close(s->launched.pidfd);
         (void) close(s->launched.control);
         (void) close(s->launched.status);
+        (void) close(s->launched.netns);
     }
 
     if (s->disk != -1) {
