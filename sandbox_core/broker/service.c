@@ -1,5 +1,6 @@
 #include "broker.h"
 
+#include <stdio.h>
 #include <string.h>
 
 
@@ -54,6 +55,7 @@ static const sbx_service_t  sbx_services[] = {
     { SBX_OP_END, sbx_service_destroy },
     { SBX_OP_SAMPLES, sbx_samples_call },
     { SBX_OP_METRICS, sbx_metrics_call },
+    { SBX_OP_REFUSALS, sbx_way_listen },
     { 0, NULL }
 };
 
@@ -85,6 +87,7 @@ sbx_service_call(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 static void
 sbx_service_health(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 {
+    size_t          n;
     sbx_error_t     e;
     sbx_doctor_t    d;
     sbx_f_health_t  health;
@@ -109,6 +112,12 @@ sbx_service_health(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
         sbx_layers_names(sbx_layers_weak(&b->layers), health.text,
                          sizeof(health.text));
 
+        if (sbx_outlet_lacking(b)) {
+            n = strlen(health.text);
+            (void) snprintf(health.text + n, sizeof(health.text) - n,
+                            "%segress", n != 0 ? ", " : "");
+        }
+
     } else {
         memcpy(health.text, e.text, sizeof(health.text));
     }
@@ -132,6 +141,11 @@ sbx_service_doctor(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 
     if (b->storage != NULL) {
         sbx_storage_check(b->storage, &check);
+        sbx_service_check(&check, call);
+    }
+
+    if (b->outlet.wanted) {
+        sbx_outlet_check(b, &check);
         sbx_service_check(&check, call);
     }
 
@@ -213,6 +227,14 @@ sbx_service_session(sbx_call_out_t *call, sbx_session_t *s,
         return -1;
     }
 
+    if (usage != NULL && info.network_size != 0
+        && sbx_call_frame(call, SBX_F_NETWORK, s->way.rules,
+                          info.network_size, NULL, 0)
+           != 0)
+    {
+        return -1;
+    }
+
     for (sent = 0; sent < info.meta_size; sent += n) {
         n = info.meta_size - sent;
 
@@ -274,6 +296,8 @@ sbx_service_get(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
         sbx_call_error(call, &e);
         return;
     }
+
+    sbx_way_usage(s, &usage);
 
     /* what it used while it was nobody's is not its owner's */
 
