@@ -13,6 +13,7 @@
  */
 
 #include "broker.h"
+#include "packages.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -457,6 +458,13 @@ sbx_control_config(sbx_control_t *control, const sbx_config_t *config)
     {
         (void) sbx_error(&e, 0, SBX_E_INVALID,
                          "the table of the egress is malformed");
+        sbx_control_unfit(control, &e);
+        return;
+    }
+
+    if (!sbx_packages_config_ok(config)) {
+        (void) sbx_error(&e, 0, SBX_E_INVALID,
+                         "what sessions install with is malformed");
         sbx_control_unfit(control, &e);
         return;
     }

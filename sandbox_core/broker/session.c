@@ -17,6 +17,7 @@
  */
 
 #include "broker.h"
+#include "packages.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -247,19 +248,18 @@ int
 sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     const char *rules, size_t rules_size, sbx_error_t *e)
 {
-    char           dir[SBX_PATH_MAX];
-    size_t         trust_size;
-    sbx_launch_t   launch;
-    sbx_broker_t  *b;
+    int                  rc;
+    char                 dir[SBX_PATH_MAX];
+    size_t               trust_size;
+    sbx_launch_t         launch;
+    sbx_broker_t        *b;
     sbx_auto_free char  *trust = NULL;
+    sbx_packages_own_t   own = { NULL, NULL };
 
     b = s->broker;
-    trust_size = 0;
 
     if (sbx_way_page(s, e) != 0
-        || (sbx_egress_table_tls(b->config.egress, b->config.egress_size,
-                                 sbx_create_means(b, s->info.template)) == 1
-            && sbx_outlet_trust(b, &trust, &trust_size, e) != 0))
+        || sbx_outlet_trust(b, s->info.template, &trust, &trust_size, e) != 0)
     {
         return -1;
     }
@@ -318,7 +318,15 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
         sbx_credit_begin(s);
     }
 
-    if (sbx_launch_start(&launch, &s->launched, e) != 0) {
+    rc = sbx_packages_launch(b, s->info.template, &launch, &own, e);
+
+    if (rc == 0) {
+        rc = sbx_launch_start(&launch, &s->launched, e);
+    }
+
+    sbx_packages_own_free(&own);
+
+    if (rc != 0) {
         s->launched.status = -1;
         s->launched.netns = -1;
         return -1;

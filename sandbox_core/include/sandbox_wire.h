@@ -44,6 +44,7 @@
 #define SBX_FRAME_MAX         65536   /* payload of a frame */
 #define SBX_META_MAX          (96 * 1024)    /* metadata, as JSON text */
 #define SBX_ENV_MAX           (256 * 1024)   /* a session's environment */
+#define SBX_OWN_ENV_MAX       4096    /* configuration's, before it */
 #define SBX_STRINGS_MAX       (2 * 1024 * 1024)  /* argv + env of a command */
 #define SBX_TAG_MAX           128
 #define SBX_COMMANDS_MAX      256     /* commands alive in one session */
@@ -55,6 +56,8 @@
 #define SBX_BINDS_MAX         64
 #define SBX_BIND_NAME_MAX     64
 #define SBX_TOKEN_KEY         32
+#define SBX_PACKAGES_PATH     1024
+#define SBX_TRUST_MAX         (16 * 1024)    /* one file of certificates */
 
 
 /*
@@ -284,7 +287,20 @@ typedef struct {
     uint32_t      egress_size;            /* bytes of .egress in use */
     uint32_t      egress_pad;
     char          egress[SBX_EGRESS_SIZE];    /* sandbox_network.h */
+
+    /* what sessions install from; none of it opens the network.  Paths are
+       absolute, or "" */
+    char          packages[SBX_PACKAGES_PATH];       /* at SBX_PACKAGES */
+    char          package_cache[SBX_PACKAGES_PATH];  /* at .._CACHE */
+    char          trust[2][SBX_PACKAGES_PATH];       /* certificates, PEM */
+    uint32_t      env_size;
+    uint32_t      env_pad;
+    char          env[SBX_OWN_ENV_MAX];   /* "K=V\0" ..., before those of the
+                                             session itself, which win */
 } sbx_config_t;
+
+#define SBX_PACKAGES          "/opt/packages"
+#define SBX_PACKAGE_CACHE     "/opt/package-cache"
 
 /* The answer to HELLO_CONFIG. */
 typedef struct {

@@ -254,6 +254,11 @@ sbx_wire_check_task(const void *buf, size_t n, sbx_error_t *e)
     case SBX_OP_NETWORK:
         break;
 
+        if (task.token > SBX_NETWORK_LISTS) {
+            return sbx_error(e, 0, SBX_E_INVALID, "token is no network");
+        }
+        break;
+
     default:
         return sbx_error(e, 0, SBX_E_INVALID, "op %u is unknown", task.op);
     }
