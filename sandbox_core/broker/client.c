@@ -213,7 +213,7 @@ sbx_client_try(sbx_client_try_t *t, int *control, sbx_hello_t *hello,
 static sbx_client_result_t
 sbx_client_connect(sbx_client_try_t *t, int *fd, sbx_error_t *e)
 {
-    int                  err, rc;
+    int                  err, rc, size;
     const char          *dir;
     sbx_auto_fd          s = -1, at = -1;
     struct sockaddr_un   addr;
@@ -225,6 +225,11 @@ sbx_client_connect(sbx_client_try_t *t, int *fd, sbx_error_t *e)
         (void) sbx_error(e, errno, SBX_E_INTERNAL, "socket() failed");
         return SBX_CLIENT_FAILED;
     }
+
+    /* where it has no room for the configuration by itself */
+
+    size = 2 * sizeof(sbx_config_t);
+    (void) setsockopt(s, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 
     rc = sbx_client_address(dir, &addr, &at);
 

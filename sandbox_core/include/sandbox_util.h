@@ -27,6 +27,14 @@
 #define SBX_OFFLINE_VARIABLES                                                 \
     "PIP_RETRIES=1", "npm_config_fetch_retries=0"
 
+/*
+ * Everywhere: what is installed goes to the user's own directories, which is
+ * not what Debian guards its own from; and nobody looks for newer installers.
+ */
+#define SBX_PACKAGE_VARIABLES                                                 \
+    "PIP_BREAK_SYSTEM_PACKAGES=1", "PIP_DISABLE_PIP_VERSION_CHECK=1",         \
+    "npm_config_update_notifier=false"
+
 #define SBX_CLEANUP(fn)   __attribute__((cleanup(fn)))
 #define sbx_auto_fd       SBX_CLEANUP(sbx_cleanup_fd) int
 #define sbx_auto_free     SBX_CLEANUP(sbx_cleanup_free)

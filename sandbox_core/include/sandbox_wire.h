@@ -44,6 +44,7 @@
 #define SBX_FRAME_MAX         65536   /* payload of a frame */
 #define SBX_META_MAX          (96 * 1024)    /* metadata, as JSON text */
 #define SBX_ENV_MAX           (256 * 1024)   /* a session's environment */
+#define SBX_OWN_ENV_MAX       4096    /* configuration's, before it */
 #define SBX_STRINGS_MAX       (2 * 1024 * 1024)  /* argv + env of a command */
 #define SBX_TAG_MAX           128
 #define SBX_COMMANDS_MAX      256     /* commands alive in one session */
@@ -55,6 +56,8 @@
 #define SBX_BINDS_MAX         64
 #define SBX_BIND_NAME_MAX     64
 #define SBX_TOKEN_KEY         32
+#define SBX_PACKAGES_PATH     1024
+#define SBX_TRUST_MAX         (16 * 1024)    /* one file of certificates */
 
 
 /*
@@ -93,9 +96,9 @@ typedef enum {
                                     if there are more */
 
     SBX_OP_METRICS       = 40,
-    SBX_OP_REFUSALS      = 41,   /* REFUSAL..., never an END: what sessions
-                                    are refused is told to the oldest of such
-                                    calls that are open */
+    SBX_OP_REFUSALS      = 41,   /* ACCEPTED, REFUSAL..., never an END: what
+                                    sessions are refused is told to the oldest
+                                    of such calls that are open */
 
     /* calls that are handed to the session's init */
     SBX_OP_EXEC          = 64,
@@ -284,7 +287,20 @@ typedef struct {
     uint32_t      egress_size;            /* bytes of .egress in use */
     uint32_t      egress_pad;
     char          egress[SBX_EGRESS_SIZE];    /* sandbox_network.h */
+
+    /* what sessions install from; none of it opens the network.  Paths are
+       absolute, or "" */
+    char          packages[SBX_PACKAGES_PATH];       /* at SBX_PACKAGES */
+    char          package_cache[SBX_PACKAGES_PATH];  /* at .._CACHE */
+    char          trust[2][SBX_PACKAGES_PATH];       /* certificates, PEM */
+    uint32_t      env_size;
+    uint32_t      env_pad;
+    char          env[SBX_OWN_ENV_MAX];   /* "K=V\0" ..., before those of the
+                                             session itself, which win */
 } sbx_config_t;
+
+#define SBX_PACKAGES          "/opt/packages"
+#define SBX_PACKAGE_CACHE     "/opt/package-cache"
 
 /* The answer to HELLO_CONFIG. */
 typedef struct {
@@ -517,6 +533,11 @@ typedef struct {
     int64_t           paused;             /* unix ms; 0: it runs */
     uint64_t          left;               /* paused: ms that it will have */
     uint64_t          idle_timeout;       /* ms; 0: none */
+    uint32_t          network;            /* sbx_network_mode_t */
+    uint32_t          network_size;       /* bytes of its rules, in a NETWORK
+                                             frame where has_usage is set */
+    uint32_t          network_open;       /* nothing public is refused */
+    uint32_t          network_pad;
 } sbx_f_session_t;
 
 typedef struct {

@@ -149,8 +149,8 @@ sbx_code_setup_tick(sbx_code_context_t *context, uint64_t now)
 
 
 /*
- * The session is another's from now on: limits, variables, capabilities and
- * flags are those of the memfd, all else stays.  What the old ones were
+ * The session is another's from now on: limits, variables, capabilities,
+ * flags and network are those of the memfd, all else stays.  What the old ones were
  * mapped from stays too: a launch may be under way that has been given them.
  */
 
@@ -183,9 +183,11 @@ sbx_init_hand_over(int fd)
     config.env_size = given.config->env_size;
     config.capabilities = given.config->capabilities;
     config.flags = given.config->flags;
+    config.network = given.config->network;
 
     sbx_init.config = &config;
     sbx_init.env = given.env;
+    sbx_init.network = given.network;
     sbx_init_launch_env();
     sbx_init_log_begin();
 

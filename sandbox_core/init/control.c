@@ -213,6 +213,10 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
         sbx_init_resume(sbx_now_us());
         break;
 
+    case SBX_OP_NETWORK:
+        sbx_init.network = task->token;
+        break;
+
     case SBX_OP_BUSY:
         (void) sbx_init_control_send(SBX_R_BUSY, sbx_init_busy());
         break;

@@ -1,10 +1,10 @@
 /*
  * The string table of a call becomes the command's arguments and
- * environment: a short allow-list of init's own making, what keeps installers
- * from trying again without a network, the counts of processors (cpus.c), the
- * session's variables, the call's; the last of a
- * name wins, and each is there once.  No variable of init's environment is
- * ever passed on.
+ * environment: a short allow-list of init's own making, what installers need
+ * and, where there is no network, what keeps them from trying again, the
+ * counts of processors (cpus.c), the session's variables, the call's; the
+ * last of a name wins, and each is there once.  No variable of init's
+ * environment is ever passed on.
  */
 
 #include "init.h"
@@ -139,6 +139,7 @@ sbx_init_environ_base(sbx_init_launch_t *launch, size_t *n)
     static char  base[2][SBX_INIT_BASE_VARIABLES]
                      [sizeof(sbx_init.config->path) + 8];
     static char  offline[SBX_INIT_OFFLINE][32] = { SBX_OFFLINE_VARIABLES };
+    static char  packages[SBX_INIT_PACKAGES][40] = { SBX_PACKAGE_VARIABLES };
     static const struct {
         const char  *name;
         const char  *values[2];       /* of the user, of root */
@@ -172,10 +173,14 @@ sbx_init_environ_base(sbx_init_launch_t *launch, size_t *n)
         sbx_init_environ_add(launch, n, s);
     }
 
-    /* no session has a network */
+    for (i = 0; i < SBX_INIT_PACKAGES; i++) {
+        sbx_init_environ_add(launch, n, packages[i]);
+    }
 
-    for (i = 0; i < SBX_INIT_OFFLINE; i++) {
-        sbx_init_environ_add(launch, n, offline[i]);
+    if (sbx_init.network == SBX_NETWORK_NONE) {
+        for (i = 0; i < SBX_INIT_OFFLINE; i++) {
+            sbx_init_environ_add(launch, n, offline[i]);
+        }
     }
 
     for (i = 0; i < SBX_INIT_CPUS_VARIABLES; i++) {

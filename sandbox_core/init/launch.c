@@ -94,7 +94,7 @@ sbx_init_launch_new(const sbx_f_exec_t *exec)
 
     /* and room for a NULL */
     nenv = (size_t) exec->envc + sbx_init_env_count
-           + SBX_INIT_BASE_VARIABLES + SBX_INIT_OFFLINE
+           + SBX_INIT_BASE_VARIABLES + SBX_INIT_OFFLINE + SBX_INIT_PACKAGES
            + SBX_INIT_CPUS_VARIABLES + 1;
     pointers = ((size_t) exec->argc + 1 + nenv) * sizeof(char *);
 

@@ -182,6 +182,7 @@ sbx_init_config_map(int fd, sbx_init_t *init, sbx_error_t *e)
     init->languages = (const char *) init->filter + config->filter_size
                       + config->files_filter_size;
 
+    init->network = config->network;
     init->cpus = config->cpus_visible;
 
     if (init->cpus == 0) {
@@ -210,11 +211,12 @@ sbx_init_config_check(const sbx_init_config_t *config, size_t size,
 
     env = (const char *) config + sizeof(sbx_init_config_t);
 
-    if (config->env_size > SBX_ENV_MAX
+    if (config->env_size > SBX_ENV_MAX + 2 * SBX_OWN_ENV_MAX
         || config->filter_size % 8 != 0
         || config->files_filter_size % 8 != 0
         || config->languages_size > SBX_LANGUAGES_SIZE
         || config->files_attach_count > SBX_INIT_ATTACH_MAX
+        || config->network > SBX_NETWORK_LISTS
         || size != sizeof(sbx_init_config_t) + config->env_size
                    + (size_t) config->filter_size
                    + config->files_filter_size + config->languages_size

@@ -207,6 +207,7 @@ typedef struct {
     size_t                   trust_size;   /* 0: none */
     const char              *packages;     /* a directory of the host's with
                                               packages, to be shown; or NULL */
+    const char              *package_cache;    /* another; or NULL */
     const sbx_storage_t     *storage;      /* NULL: tmpfs */
     int                     *disk;         /* may be NULL; else receives,
                                               before the launch is over, a

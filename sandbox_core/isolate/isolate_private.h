@@ -115,6 +115,15 @@ int sbx_etc_write(const sbx_plan_t *plan, int upper, sbx_error_t *e);
 uint64_t sbx_etc_disk(const sbx_plan_t *plan);
 uint64_t sbx_etc_inodes(void);
 
+/* packages.c: packages to be shown, certificates to be trusted.  What they
+ * take of a volume; the files and mount points in the upper directory; the
+ * mounts, where the working directory is the new root. */
+void sbx_packages_volume(const sbx_plan_t *plan, sbx_volume_t *volume);
+int sbx_packages_write(const sbx_plan_t *plan, int upper, sbx_error_t *e);
+int sbx_packages_mount(const sbx_plan_t *plan, sbx_error_t *e);
+/* root.c: a tree of the host's, read-only, as an overlay of its own. */
+int sbx_root_show_tree(const char *path, const char *name);
+
 /* inside.c: /proc, /sys and /dev as a session sees them. */
 int sbx_inside_prepare(sbx_error_t *e);       /* once a broker */
 int sbx_inside_plan(sbx_plan_t *plan, sbx_error_t *e);     /* the parent */

@@ -327,6 +327,7 @@ sbx_launch_fill(const sbx_launch_t *launch, unsigned cpus,
     config->languages_size = (uint32_t) launch->languages_size;
     config->capabilities = launch->capabilities;
     config->flags = launch->create_flags;
+    config->network = launch->network;
 
     (void) snprintf(config->workspace, sizeof(config->workspace), "%s",
                     SBX_WORKSPACE);

@@ -12,7 +12,8 @@
  *                              not in memory itself
  *       lower                  <- the read-only tree below (shared, prepared
  *                                 once; or a template's)
- *       host, none             <- layers below /usr: the host's, and nothing
+ *       host, none             <- layers below /usr: the host's, and nothing;
+ *                                 packages and drivers likewise
  *       system                 <- a second small tmpfs: what /dev, /sys and
  *                                 parts of /proc are made of
  *       masks, own             <- of file rules, see rules.c
@@ -114,7 +115,6 @@ static int sbx_root_make(const sbx_plan_t *plan, int top,
 static int sbx_root_memory(const sbx_plan_t *plan, sbx_error_t *e);
 static int sbx_root_overlay(const sbx_plan_t *plan, sbx_error_t *e);
 static int sbx_root_show_host(sbx_error_t *e);
-static int sbx_root_show_tree(const char *path, const char *name);
 static int sbx_root_show_mounts(const char *dir, sbx_error_t *e);
 static int sbx_root_bind_tree(const char *path, const char *to);
 static void sbx_root_unescape(char *path);
@@ -144,6 +144,8 @@ sbx_root_volume(sbx_plan_t *plan, sbx_error_t *e)
     if (plan->template_fd != -1) {
         volume.directories += sbx_nelts(sbx_root_points);
     }
+
+    sbx_packages_volume(plan, &volume);
 
     return sbx_storage_volume(plan->launch->storage, &volume,
                               &plan->root_fd, &plan->memory_fd, e);
@@ -186,6 +188,7 @@ sbx_root_build(const sbx_plan_t *plan, int proc, sbx_error_t *e)
     }
 
     if (sbx_root_show_kernels(plan, e) == -1
+        || sbx_packages_mount(plan, e) == -1
         || sbx_rules_apply(plan, e) == -1)
     {
         return -1;
@@ -236,7 +239,8 @@ sbx_root_populate(const sbx_plan_t *plan, sbx_error_t *e)
         return sbx_error(e, errno, SBX_E_INTERNAL, "cannot open \"upper\"");
     }
 
-    return sbx_etc_write(plan, upper, e);
+    return sbx_etc_write(plan, upper, e) == -1
+           ? -1 : sbx_packages_write(plan, upper, e);
 }
 
 
@@ -385,7 +389,7 @@ sbx_root_show_host(sbx_error_t *e)
 }
 
 
-static int
+int
 sbx_root_show_tree(const char *path, const char *name)
 {
     if (sbx_root_bind_tree(path, "../host") == -1) {

@@ -179,7 +179,8 @@ sbx_helper_offline(sbx_sandbox_t *sb, size_t *n)
 {
     size_t  i;
 
-    static const char  *variables[] = { SBX_OFFLINE_VARIABLES };
+    static const char  *variables[] = { SBX_PACKAGE_VARIABLES,
+                                        SBX_OFFLINE_VARIABLES };
 
     if (sb->network) {
         return 0;
