@@ -27,6 +27,7 @@ typedef struct sbx_eg_policy_s   sbx_eg_policy_t;
 typedef struct sbx_eg_header_s   sbx_eg_header_t;
 typedef struct sbx_eg_names_s    sbx_eg_names_t;      /* names.c */
 typedef struct sbx_eg_dns_s      sbx_eg_dns_t;        /* dns.c */
+typedef struct sbx_eg_resolver_s  sbx_eg_resolver_t;  /* resolve.c */
 typedef struct sbx_eg_tls_s      sbx_eg_tls_t;        /* tls.c */
 typedef struct sbx_eg_addresses_s  sbx_eg_addresses_t;  /* addresses.c */
 typedef struct sbx_eg_relay_s    sbx_eg_relay_t;      /* relay.c */
@@ -95,7 +96,7 @@ struct sbx_egress_s {
     size_t               nsessions;
     sbx_eg_policy_t    **policies;
     size_t               npolicies;
-    sbx_eg_dns_t        *dns;            /* the resolvers' side */
+    sbx_eg_resolver_t   *dns;            /* whom we ask */
     sbx_eg_tls_t        *tls;
     sbx_eg_addresses_t  *addresses;
     sbx_eg_relay_t      *relay;
