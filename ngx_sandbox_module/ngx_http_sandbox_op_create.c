@@ -226,9 +226,9 @@ ngx_http_sandbox_op_create_network(ngx_http_request_t *r,
     const ngx_http_sandbox_op_create_t *body,
     ngx_http_sandbox_op_network_t *network, sbx_error_t *e)
 {
-    char                            template[SBX_TEMPLATE_MAX];
-    const sbx_config_t             *config;
-    ngx_http_sandbox_main_conf_t   *smcf;
+    char                                   template[SBX_TEMPLATE_MAX];
+    const sbx_config_t                    *config;
+    ngx_http_sandbox_main_conf_t          *smcf;
     const ngx_http_sandbox_op_manifest_t  *manifest;
 
     manifest = &body->manifest;
@@ -246,11 +246,12 @@ ngx_http_sandbox_op_create_network(ngx_http_request_t *r,
         return -1;
     }
 
-    if (network->mode == SBX_NETWORK_ALL && manifest->network_soft
+    if (manifest->network_soft && manifest->network.allow.nelts == 0
         && !sbx_egress_table_grants(config->egress, config->egress_size,
                                     template))
     {
         network->mode = SBX_NETWORK_NONE;
+        network->size = 0;
     }
 
     return sbx_network_narrows(config->egress, config->egress_size, template,

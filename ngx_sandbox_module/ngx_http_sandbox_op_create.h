@@ -18,7 +18,10 @@ typedef struct {
     sbx_json_network_t             network;
     uint32_t                       network_seen;
     uint32_t                       network_first;  /* allow before deny */
-    uint32_t                       network_soft;   /* ALL: or none at all */
+    uint32_t                       network_soft;   /* where nothing is granted
+                                                      and nothing in
+                                                      particular asked for:
+                                                      none, without an error */
     sbx_limits_t                   limits;
     ngx_http_sandbox_op_filesystem_t
                                    filesystem;
