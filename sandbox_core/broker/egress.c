@@ -605,11 +605,20 @@ sbx_outlet_await(sbx_broker_t *b)
 
 
 int
-sbx_outlet_trust(const sbx_broker_t *b, char **pem, size_t *size,
-    sbx_error_t *e)
+sbx_outlet_trust(const sbx_broker_t *b, const char *template, char **pem,
+    size_t *size, sbx_error_t *e)
 {
     ssize_t      n;
     sbx_auto_fd  fd = -1;
+
+    *size = 0;
+
+    if (sbx_egress_table_tls(b->config.egress, b->config.egress_size,
+                             sbx_create_means(b, template))
+        != 1)
+    {
+        return 0;
+    }
 
     fd = openat(b->state, SBX_OUTLET_CERT, O_RDONLY|O_CLOEXEC|O_NOFOLLOW);
     *pem = malloc(SBX_OUTLET_CERT_MAX + 1);

@@ -109,9 +109,10 @@ void sbx_outlet_kill(sbx_broker_t *b, const char *why);
 /* 1: it should run, and does not. */
 int sbx_outlet_lacking(const sbx_broker_t *b);
 void sbx_outlet_check(const sbx_broker_t *b, sbx_f_check_t *check);
-/* The certificate that sessions trust, the caller's; -1: there is none yet. */
-int sbx_outlet_trust(const sbx_broker_t *b, char **pem, size_t *size,
-    sbx_error_t *e);
+/* The certificate that the template's sessions trust, the caller's; *size 0:
+ * they trust none.  -1: there is none yet. */
+int sbx_outlet_trust(const sbx_broker_t *b, const char *template,
+    char **pem, size_t *size, sbx_error_t *e);
 
 /* egress_send.c: what it is told */
 /* As much as it takes. */

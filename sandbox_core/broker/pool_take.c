@@ -270,16 +270,27 @@ sbx_pool_hand_over(sbx_session_t *s, const sbx_call_t *head,
 static int
 sbx_pool_tell(sbx_session_t *s, const sbx_create_t *body, const char *env)
 {
-    sbx_error_t         e;
-    sbx_auto_fd         fd = -1;
-    sbx_launch_t        launch;
-    sbx_packages_own_t  own = { NULL, NULL };
+    size_t               trust_size;
+    sbx_error_t          e;
+    sbx_auto_fd          fd = -1;
+    sbx_launch_t         launch;
+    sbx_auto_free char  *trust = NULL;
+    sbx_packages_own_t   own = { NULL, NULL };
+
+    if (sbx_outlet_trust(s->broker, s->info.template, &trust, &trust_size,
+                         &s->error)
+        != 0)
+    {
+        return -1;
+    }
 
     memset(&launch, 0, sizeof(sbx_launch_t));
     launch.limits = body->limits;
     launch.capabilities = body->capabilities;
     launch.create_flags = body->flags;
     launch.network = body->network;
+    launch.trust = trust;
+    launch.trust_size = trust_size;
     launch.cgroup = s->cgroup;
     launch.env = env;
     launch.env_size = body->env_size;

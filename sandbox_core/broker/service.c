@@ -215,6 +215,12 @@ sbx_service_session(sbx_call_out_t *call, sbx_session_t *s,
         info.expires = sbx_broker_clock_ms() + (int64_t) info.left;
     }
 
+    info.network_open = sbx_network_open(
+        call->broker->config.egress, call->broker->config.egress_size,
+        sbx_create_means(call->broker, info.template),
+        (sbx_network_mode_t) info.network, s->way.rules, info.network_size)
+        == 1;
+
     if (usage != NULL) {
         info.usage = *usage;
         info.has_usage = 1;

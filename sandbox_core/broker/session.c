@@ -257,12 +257,9 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     sbx_packages_own_t   own = { NULL, NULL };
 
     b = s->broker;
-    trust_size = 0;
 
     if (sbx_way_page(s, e) != 0
-        || (sbx_egress_table_tls(b->config.egress, b->config.egress_size,
-                                 sbx_create_means(b, s->info.template)) == 1
-            && sbx_outlet_trust(b, &trust, &trust_size, e) != 0))
+        || sbx_outlet_trust(b, s->info.template, &trust, &trust_size, e) != 0)
     {
         return -1;
     }
