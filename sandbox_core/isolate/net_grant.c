@@ -95,6 +95,7 @@ sbx_net_grant(int netns, int fds[SBX_NET_FDS], sbx_error_t *e)
 {
     int          rc;
     unsigned     i;
+    sbx_error_t  ignored;
     sbx_auto_fd  home = -1;
 
     for (i = 0; i < SBX_NET_FDS; i++) {
@@ -108,7 +109,7 @@ sbx_net_grant(int netns, int fds[SBX_NET_FDS], sbx_error_t *e)
     rc = sbx_net_make(fds, e);
 
     if (rc == -1) {
-        (void) sbx_net_close(NULL);
+        (void) sbx_net_close(&ignored);
     }
 
     sbx_net_leave(home);
@@ -234,26 +235,25 @@ sbx_net_make(int fds[SBX_NET_FDS], sbx_error_t *e)
 
 
 /*
- * The routes go, and nothing new gets past the rules, which stay, as the
- * address does: by them the egress can still end what is open, so that no
- * program waits for an answer that cannot come.
+ * The routes go.  The rules and the address stay, by which the egress can
+ * still end what is open, so that no program waits for an answer that cannot
+ * come; it closes its sockets, and what comes to them is refused.
  */
 static int
 sbx_net_close(sbx_error_t *e)
 {
-    int              rc, err;
-    sbx_net_rules_t  rules;
+    int  rc, err;
 
     rc = sbx_net_route(AF_INET, RTM_DELROUTE);
     err = errno;
-    (void) sbx_net_route(AF_INET6, RTM_DELROUTE);
 
-    memset(&rules, 0, sizeof(rules));
-    rules.closed = 1;
+    /* where there is no IPv6 there is nothing to remove */
 
-    if (sbx_net_rules(&rules) == -1) {
-        return sbx_error(e, errno, SBX_E_INTERNAL,
-                         "cannot close the session's network");
+    if (sbx_net_route(AF_INET6, RTM_DELROUTE) == -1 && errno != EAFNOSUPPORT
+        && errno != EOPNOTSUPP && rc == 0)
+    {
+        rc = -1;
+        err = errno;
     }
 
     if (rc == -1) {
@@ -285,6 +285,18 @@ sbx_net_listen(sbx_net_fd_t which)
 
     if (family == AF_INET6
         && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) == -1)
+    {
+        return -1;
+    }
+
+    /*
+     * Connections of an egress that has ended may still be at the port, which
+     * is to be had again.  Nobody shares it for that: a socket that listens
+     * is alone.
+     */
+
+    if (type == SOCK_STREAM
+        && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == -1)
     {
         return -1;
     }

@@ -30,16 +30,18 @@ void sbx_netlink_end(sbx_netlink_t *n);
  * error that is not "fine" (0: every one counts).
  */
 int sbx_netlink_send(sbx_netlink_t *n, int bus, int fine);
+/* The same of one request for one thing: its message, in buf, or NULL. */
+const struct nlmsghdr *sbx_netlink_get(const sbx_netlink_t *n, int bus,
+    void *buf, size_t size);
 
 
 /* Ports of the egress's sockets, 0 where there is none. */
 typedef struct {
     uint16_t           port[SBX_NET_FDS];
-    unsigned           closed:1;      /* nothing new is let out */
 } sbx_net_rules_t;
 
-/* net_rules.c: the rules of the caller's network namespace become these.  0,
- * or -1 with errno. */
+/* net_rules.c: the rules of the caller's network namespace become these, if
+ * they are not.  0, or -1 with errno. */
 int sbx_net_rules(const sbx_net_rules_t *rules);
 
 

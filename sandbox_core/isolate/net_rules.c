@@ -82,7 +82,6 @@ typedef struct {
 
 typedef enum {
     SBX_ACTION_ACCEPT,
-    SBX_ACTION_LET_OUT,               /* the same, unless closed */
     SBX_ACTION_UNTRACKED,
     SBX_ACTION_REFUSE,
     SBX_ACTION_RESET,
@@ -96,6 +95,13 @@ typedef struct {
     uint8_t              target;
     sbx_net_match_t      match[SBX_NET_MATCHES];
 } sbx_net_rule_t;
+
+/* What the namespace had before. */
+typedef enum {
+    SBX_HAD_NONE,
+    SBX_HAD_OTHERS,
+    SBX_HAD_SAME
+} sbx_nft_had_t;
 
 
 #define IPV4                                                                  \
@@ -173,13 +179,13 @@ static const sbx_net_rule_t  sbx_net_table[] = {
     JUDGE(REFUSE,  IPV6, TO6(LOOP6)),
     JUDGE(REFUSE,  IPV6, TO6(.value = { 255 }, .mask = { 255 })),
 
-    JUDGE(LET_OUT, IPV4, PLAIN4(IPPROTO_TCP), STATE(SBX_CT_NEW),
+    JUDGE(ACCEPT,  IPV4, PLAIN4(IPPROTO_TCP), STATE(SBX_CT_NEW),
                    AT_MOST(1000, 4096)),
-    JUDGE(LET_OUT, IPV4, PLAIN4(IPPROTO_UDP), PORT_OF_NAMES,
+    JUDGE(ACCEPT,  IPV4, PLAIN4(IPPROTO_UDP), PORT_OF_NAMES,
                    STATE(SBX_CT_NEW), AT_MOST(500, 1000)),
-    JUDGE(LET_OUT, IPV6, PLAIN6(IPPROTO_TCP), STATE(SBX_CT_NEW),
+    JUDGE(ACCEPT,  IPV6, PLAIN6(IPPROTO_TCP), STATE(SBX_CT_NEW),
                    AT_MOST(1000, 4096)),
-    JUDGE(LET_OUT, IPV6, PLAIN6(IPPROTO_UDP), PORT_OF_NAMES,
+    JUDGE(ACCEPT,  IPV6, PLAIN6(IPPROTO_UDP), PORT_OF_NAMES,
                    STATE(SBX_CT_NEW), AT_MOST(500, 1000)),
 
     JUDGE(REFUSE,  { .what = SBX_MATCH_NONE }),
@@ -207,9 +213,12 @@ static const struct {
 };
 
 
+static sbx_nft_had_t sbx_nft_had(const sbx_net_rules_t *rules);
+static int sbx_nft_send(const sbx_net_rules_t *rules, sbx_nft_had_t had);
 static void sbx_nft_begin(sbx_netlink_t *n, uint16_t type, uint16_t flags);
 static void sbx_nft_batch(sbx_netlink_t *n, uint16_t type);
-static void sbx_nft_table(sbx_netlink_t *n, uint16_t type);
+static void sbx_nft_table(sbx_netlink_t *n, uint16_t type, uint16_t flags,
+    const sbx_net_rules_t *rules);
 static void sbx_nft_chain(sbx_netlink_t *n, sbx_net_chain_t chain);
 static void sbx_nft_rule(sbx_netlink_t *n, const sbx_net_rules_t *rules,
     const sbx_net_rule_t *rule, uint16_t flags);
@@ -230,8 +239,60 @@ static void sbx_nft_reject(sbx_netlink_t *n, unsigned type, unsigned code);
 static void sbx_nft_redirect(sbx_netlink_t *n, uint16_t port);
 
 
+/*
+ * The first are made in a third of a millisecond.  In place of others they
+ * take ten, as the kernel waits until nobody looks at those any more: so the
+ * table says which it has, and the same are not made again.
+ */
 int
 sbx_net_rules(const sbx_net_rules_t *rules)
+{
+    sbx_nft_had_t  had;
+
+    had = sbx_nft_had(rules);
+
+    return had == SBX_HAD_SAME ? 0 : sbx_nft_send(rules, had);
+}
+
+
+static sbx_nft_had_t
+sbx_nft_had(const sbx_net_rules_t *rules)
+{
+    char                    buf[4096] __attribute__((aligned(8)));
+    sbx_netlink_t           n;
+    const struct nlattr    *a;
+    const struct nlmsghdr  *answer;
+
+    n.size = 0;
+    n.seq = 0;
+
+    sbx_nft_begin(&n, NFT_MSG_GETTABLE, 0);
+    mnl_attr_put_strz(n.message, NFTA_TABLE_NAME, SBX_NET_TABLE);
+    sbx_netlink_end(&n);
+
+    answer = sbx_netlink_get(&n, NETLINK_NETFILTER, buf, sizeof(buf));
+
+    if (answer == NULL) {
+        return SBX_HAD_NONE;
+    }
+
+    mnl_attr_for_each(a, answer, sizeof(struct nfgenmsg)) {
+        if (mnl_attr_get_type(a) == NFTA_TABLE_USERDATA
+            && mnl_attr_get_payload_len(a) == sizeof(rules->port)
+            && memcmp(mnl_attr_get_payload(a), rules->port,
+                      sizeof(rules->port))
+               == 0)
+        {
+            return SBX_HAD_SAME;
+        }
+    }
+
+    return SBX_HAD_OTHERS;
+}
+
+
+static int
+sbx_nft_send(const sbx_net_rules_t *rules, sbx_nft_had_t had)
 {
     size_t         i, last;
     unsigned       chain;
@@ -240,12 +301,13 @@ sbx_net_rules(const sbx_net_rules_t *rules)
     n.size = 0;
     n.seq = 0;
 
-    /* a table that is not there cannot be deleted, one that is is not made */
-
     sbx_nft_batch(&n, NFNL_MSG_BATCH_BEGIN);
-    sbx_nft_table(&n, NFT_MSG_NEWTABLE);
-    sbx_nft_table(&n, NFT_MSG_DELTABLE);
-    sbx_nft_table(&n, NFT_MSG_NEWTABLE);
+
+    if (had == SBX_HAD_OTHERS) {
+        sbx_nft_table(&n, NFT_MSG_DELTABLE, 0, NULL);
+    }
+
+    sbx_nft_table(&n, NFT_MSG_NEWTABLE, NLM_F_CREATE, rules);
 
     for (chain = 0; chain < SBX_CHAINS; chain++) {
         sbx_nft_chain(&n, (sbx_net_chain_t) chain);
@@ -305,10 +367,17 @@ sbx_nft_batch(sbx_netlink_t *n, uint16_t type)
 
 
 static void
-sbx_nft_table(sbx_netlink_t *n, uint16_t type)
+sbx_nft_table(sbx_netlink_t *n, uint16_t type, uint16_t flags,
+    const sbx_net_rules_t *rules)
 {
-    sbx_nft_begin(n, type, type == NFT_MSG_NEWTABLE ? NLM_F_CREATE : 0);
+    sbx_nft_begin(n, type, flags);
     mnl_attr_put_strz(n->message, NFTA_TABLE_NAME, SBX_NET_TABLE);
+
+    if (rules != NULL) {
+        mnl_attr_put(n->message, NFTA_TABLE_USERDATA, sizeof(rules->port),
+                     rules->port);
+    }
+
     sbx_netlink_end(n);
 }
 
@@ -339,15 +408,11 @@ sbx_nft_chain(sbx_netlink_t *n, sbx_net_chain_t chain)
 }
 
 
-/* Of a socket that is not there, or letting out where nothing is. */
+/* Of a socket that is not there. */
 static int
 sbx_nft_left_out(const sbx_net_rules_t *rules, const sbx_net_rule_t *rule)
 {
     unsigned  i;
-
-    if (rules->closed && rule->action == SBX_ACTION_LET_OUT) {
-        return 1;
-    }
 
     if (rule->action == SBX_ACTION_REDIRECT
         && rules->port[rule->target] == 0)
@@ -574,7 +639,6 @@ sbx_nft_action(sbx_netlink_t *n, const sbx_net_rules_t *rules,
     switch ((sbx_net_action_t) rule->action) {
 
     case SBX_ACTION_ACCEPT:
-    case SBX_ACTION_LET_OUT:
         sbx_nft_verdict(n, NF_ACCEPT, NULL);
         return;
 

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 
+static int sbx_netlink_open(const sbx_netlink_t *n, int bus);
 static int sbx_netlink_answers(const sbx_netlink_t *n, int fd, int fine);
 
 
@@ -34,6 +35,39 @@ sbx_netlink_end(sbx_netlink_t *n)
 int
 sbx_netlink_send(sbx_netlink_t *n, int bus, int fine)
 {
+    sbx_auto_fd  fd = -1;
+
+    fd = sbx_netlink_open(n, bus);
+
+    return fd == -1 ? -1 : sbx_netlink_answers(n, fd, fine);
+}
+
+
+const struct nlmsghdr *
+sbx_netlink_get(const sbx_netlink_t *n, int bus, void *buf, size_t size)
+{
+    ssize_t                 got;
+    sbx_auto_fd             fd = -1;
+    const struct nlmsghdr  *head;
+
+    fd = sbx_netlink_open(n, bus);
+    got = (fd == -1) ? -1 : recv(fd, buf, size, 0);
+    head = buf;
+
+    if (got <= 0 || !mnl_nlmsg_ok(head, (int) got)
+        || head->nlmsg_type < NLMSG_MIN_TYPE)
+    {
+        return NULL;
+    }
+
+    return head;
+}
+
+
+/* A socket, with the requests sent. */
+static int
+sbx_netlink_open(const sbx_netlink_t *n, int bus)
+{
     sbx_auto_fd         fd = -1;
     struct sockaddr_nl  kernel;
 
@@ -53,7 +87,7 @@ sbx_netlink_send(sbx_netlink_t *n, int bus, int fine)
         return -1;
     }
 
-    return sbx_netlink_answers(n, fd, fine);
+    return sbx_steal_fd(&fd);
 }
 
 
