@@ -300,7 +300,12 @@ ngx_http_sandbox_refusals_take(ngx_http_sandbox_refusals_t *refusals)
             return NGX_OK;
         }
 
-        /* a broker that knows no such call says so */
+        if (got == 1 && frame.type == SBX_F_ACCEPTED && frame.length == 0) {
+            refusals->pause = NGX_HTTP_SANDBOX_REFUSALS_SOON;
+            continue;
+        }
+
+        /* a broker that takes no such call says so */
 
         if (got != 1 || frame.type != SBX_F_REFUSAL
             || frame.length != sizeof(sbx_f_refusal_t))
@@ -315,8 +320,6 @@ ngx_http_sandbox_refusals_take(ngx_http_sandbox_refusals_t *refusals)
         refusal.user[sizeof(refusal.user) - 1] = '\0';
         refusal.address[sizeof(refusal.address) - 1] = '\0';
         refusal.name[sizeof(refusal.name) - 1] = '\0';
-
-        refusals->pause = NGX_HTTP_SANDBOX_REFUSALS_SOON;
 
         ngx_http_sandbox_audit_refusal(refusals->smcf, refusals->again.log,
                                        &refusal);

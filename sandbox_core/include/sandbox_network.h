@@ -73,8 +73,9 @@ int sbx_network_host_ok(const char *s, size_t len, char *out);
 /*
  * ---- a session's rules: records of 'a' (allow) or 'd' (deny), then the
  * rule's text with its NUL.  No allow: all that the operator allows.  An 'f'
- * with an empty text, first: what is allowed comes before what is denied
- * (otherwise denials come first).
+ * with an empty text, first: what is allowed is an exception to what is
+ * denied, and what neither names is as without rules (otherwise denials come
+ * first, and what no allow names is refused).
  */
 
 /* 0, or -1: SBX_E_INVALID for what no worker of ours has written. */
@@ -88,7 +89,7 @@ int sbx_network_next(const void *rules, size_t size, size_t *at,
 typedef struct {
     sbx_network_rule_t  *rules;
     size_t               n;
-    unsigned             allows:1;      /* has one that allows */
+    unsigned             allows:1;      /* what none allows is refused */
     unsigned             allow_first:1;
 } sbx_network_list_t;
 
@@ -107,7 +108,8 @@ typedef enum {
 /* host is lower case without a dot at its end; port 0: some port (for DNS). */
 sbx_network_say_t sbx_network_say_host(const sbx_network_list_t *list,
     const char *host, unsigned port);
-/* By rules of addresses, and ANY where the address is public. */
+/* By rules of addresses, and ANY: one that allows where the address is
+ * public, one that denies always. */
 sbx_network_say_t sbx_network_say_address(const sbx_network_list_t *list,
     const uint8_t address[16], unsigned port);
 /* 1: a rule allows the address that lies, as a whole, within the special
@@ -147,7 +149,8 @@ const char *sbx_network_address_print(const uint8_t address[16], char *buf);
  *   'T' template      what follows is this template's; before the first,
  *                     what templates without a record of their own have
  *   'a' rule, 'd' rule
- *   'p'               private addresses are as all others
+ *   'p'               private addresses (SBX_NETWORK_PRIVATE alone) are as
+ *                     public ones
  *   'h' host name path     a header for requests to host (no wildcard); its
  *                     value is the file's contents without its last newline
  *   's' host name path     the same, in TLS too
@@ -186,6 +189,12 @@ int sbx_egress_table_grants(const void *table, size_t size,
 int sbx_egress_table_tls(const void *table, size_t size,
     const char *template);
 
+/* 1: the name of a header that may be added to a request. */
+int sbx_egress_header_ok(const char *s, size_t len);
+/* Reads an 'r': rule->address, and its port or 0. */
+int sbx_egress_resolver(const char *s, size_t len, sbx_network_rule_t *rule,
+    sbx_error_t *e);
+
 /*
  * What a session asks for against the operator's: 0, or -1 with
  * SBX_E_MANIFEST; the text begins with at (a JSON Pointer) and names the
@@ -194,6 +203,9 @@ int sbx_egress_table_tls(const void *table, size_t size,
 int sbx_network_narrows(const void *table, size_t size, const char *template,
     sbx_network_mode_t mode, const void *rules, size_t rules_size,
     const char *at, sbx_error_t *e);
+/* 1: nothing that is public is refused. */
+int sbx_network_open(const void *table, size_t size, const char *template,
+    sbx_network_mode_t mode, const void *rules, size_t rules_size);
 
 
 /*

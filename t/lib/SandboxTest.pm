@@ -116,7 +116,7 @@ sub lay_out {
     mkdir "$p/asan";
     chmod 01777, "$p/asan";
 
-    for my $f (qw(sandbox-broker sandbox-init)) {
+    for my $f (qw(sandbox-broker sandbox-init sandbox-egress)) {
         copy("$BUILD/$f", "$p/helpers/$f") or die "$f: $!";
         chmod 0755, "$p/helpers/$f";
     }

@@ -1,0 +1,181 @@
+#!/usr/bin/perl
+
+# What becomes of a session's network when processes die, configuration
+# changes, and the session stops, goes on and ends.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+
+use JSON::PP ();
+use Test::More;
+use SandboxTest;
+use SandboxTest::Net;
+
+my $net = SandboxTest::Net->new;
+my $t = $net->server(server => <<'CONF', http => conf('*'));
+        location = /metrics { sandbox_api metrics; }
+CONF
+my $at = '203.0.113.10';
+my $get = { do => 'http', to => $at, port => 80 };
+
+
+sub conf {
+    my ($rules) = @_;
+
+    return <<"CONF";
+    sandbox_egress allow $rules;
+    sandbox_template pooled { egress allow *; }
+    sandbox_pool pooled sessions=2;
+CONF
+}
+
+sub session {
+    return $t->session(manifest => { network => JSON::PP::true }, @_);
+}
+
+sub usage { return $t->api(GET => "/sessions/$_[0]")->{json}{usage} }
+
+sub metric {
+    my ($name) = @_;
+
+    my ($n) = $t->http(GET => '/metrics')->{body}
+              =~ /^sandbox_\Q$name\E (\S+)$/m;
+
+    return $n;
+}
+
+# The process that has all connections: it has no child and is the keeper's.
+
+sub egress {
+    my ($pid) = grep {
+        (SandboxTest::slurp("/proc/$_/cmdline") // '') =~ /^\S*sandbox-egress/
+        || (SandboxTest::slurp("/proc/$_/comm") // '') =~ /egress/
+    } SandboxTest::children($t->keeper);
+
+    return $pid;
+}
+
+sub works {
+    my ($id) = @_;
+
+    my $r;
+    SandboxTest::wait_for(sub {
+        ($r) = $net->try($id, $get);
+        return ($r->{status} // 0) == 200;
+    }, 5);
+
+    return reached($r, 'new connections work');
+}
+
+
+subtest 'the egress dies' => sub {
+    my $id = session();
+    my $held = $net->hold($id, $at);
+    my $sent = usage($id)->{network_sent};
+    my $old = egress();
+
+    ok($old, 'it runs');
+    isnt((stat "/proc/$old")[4], 0, 'as nobody who has rights');
+    is(metric('egress_up'), 1, 'which is told');
+    $t->remember($old);
+    $t->hit(KILL => $old);
+
+    like($net->held($id, $held, qr/^(?!up)/), qr/^(?:ECONNRESET|end)$/,
+         'connections end');
+    works($id);
+    isnt(egress(), $old, 'by another');
+    is(metric('egress_restarts_total'), 1, 'which is counted');
+    cmp_ok(usage($id)->{network_sent}, '>', $sent, 'totals go on');
+    is($t->api(DELETE => "/sessions/$id")->{status}, 204, 'and it ends');
+};
+
+
+subtest 'the broker dies' => sub {
+    my $id = session();
+    my $held = $net->hold($id, $at);
+    my ($broker, $egress) = ($t->broker, egress());
+
+    $t->hit(KILL => $broker);
+    SandboxTest::wait_for(sub {
+        my $pid = $t->broker // 0;
+        return $pid != $broker && SandboxTest::alive($pid) && $t->ready;
+    }, 10);
+
+    is($net->held($id, $held, qr/up/), 'up', 'connections go on');
+    works($id);
+    is(egress(), $egress, 'by the same process');
+    cmp_ok(usage($id)->{connections}, '>=', 1, 'what is used is told');
+    is($t->api(PATCH => "/sessions/$id", { network => JSON::PP::false })
+       ->{status}, 200, 'and can be changed');
+    is($net->held($id, $held, qr/^(?!up)/), 'ECONNRESET', 'at once');
+};
+
+
+subtest 'a session that stops and goes on' => sub {
+    my $id = session();
+    my $held = $net->hold($id, $at);
+
+    is($t->api(POST => "/sessions/$id/pause")->{status}, 200, 'is paused');
+    is($t->api(POST => "/sessions/$id/resume")->{status}, 200, 'goes on');
+    is($net->held($id, $held, qr/up/), 'up', 'with its connections');
+    works($id);
+};
+
+
+subtest 'a session that ends' => sub {
+    my $id = session();
+    my $held = $net->hold($id, $at, port => 7000);
+    my $sink = $net->hold($id, $at, port => 7000);
+
+    ok($held && $sink, 'with connections');
+    $t->api(DELETE => "/sessions/$id");
+    is(SandboxTest::wait_for(sub {
+        return metric('network_connections') == 0;
+    }, 5), 1, 'ends them');
+};
+
+
+subtest 'a session that was made before' => sub {
+    SandboxTest::wait_for(sub {
+        return $t->http(GET => '/metrics')->{body}
+               =~ /^sandbox_pool_sessions\{template="pooled",state="ready"\} 2/m;
+    }, 10);
+    my $id = session(template => 'pooled');
+    like($t->http(GET => '/metrics')->{body},
+         qr/^sandbox_pool_hits_total\{template="pooled"\} 1/m, 'is given out');
+    is(($net->try($id, $get))[0]{status}, 200, 'with its network');
+    my $none = $t->session(template => 'pooled');
+    is(($net->try($none, $get))[0]{error}, 'ENETUNREACH', 'or without');
+};
+
+
+subtest 'the operator grants less' => sub {
+    my $id = session();
+    my $held = $net->hold($id, $at);
+    my $kept = $net->hold($id, '203.0.113.11');
+
+    my $http = $t->{http} =~ s/sandbox_egress allow \*/
+                               sandbox_egress allow 203.0.113.11/xr;
+    $t->write_conf(http => $http);
+    $t->reload;
+
+    is($net->held($id, $held, qr/^(?!up)/), 'ECONNRESET',
+       'which cuts what is no longer granted');
+    is($net->held($id, $kept, qr/up/), 'up', 'and nothing else');
+    refused(($net->try($id, $get))[0], 'what is new is judged so');
+    is(($net->try($id, { %$get, to => '203.0.113.11' }))[0]{status}, 200,
+       'as well');
+
+    # none at all
+
+    $t->write_conf(http => $http =~ s/\s+sandbox_egress allow[^;]*;//r);
+    $t->reload;
+    is($net->held($id, $kept, qr/^(?!up)/), 'ECONNRESET', 'nothing of it');
+    refused(($net->try($id, { %$get, to => '203.0.113.11' }))[0], 'is left');
+};
+
+$t->finish;
+done_testing();
