@@ -225,7 +225,7 @@ for port in (@{[ join ', ', 53, @ports ]}):
                 c.settimeout(1)
                 c.connect(("203.0.113.10", 80 if kind == 1 else 53))
                 c.send(b"x")
-                s.settimeout(0.3)
+                s.settimeout(0.05)
                 (s.accept if kind == 1 else s.recv)(*(() if kind == 1
                                                       else (10,)))
             attempt("%s %d" % (host, port), taken)
