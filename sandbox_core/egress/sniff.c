@@ -17,6 +17,7 @@
 
 #define SBX_TLS_RECORD         5         /* bytes of a record's header */
 #define SBX_TLS_RECORD_MAX     16384
+#define SBX_TLS_RECORDS        2048      /* that a ClientHello may come in */
 #define SBX_TLS_HANDSHAKE      22
 #define SBX_TLS_HELLO          1
 #define SBX_TLS_HELLO_HEADER   4
@@ -143,8 +144,9 @@ sbx_sniff_tls(const uint8_t *p, size_t n, sbx_sniffed_t *out)
 static sbx_sniff_t
 sbx_sniff_records(const uint8_t *p, size_t n, uint8_t *to, size_t *len)
 {
-    size_t  at, size, got, want;
+    size_t  at, size, got, want, records;
 
+    records = 0;
     got = 0;
     want = SBX_EG_FIRST_MAX;
 
@@ -164,8 +166,8 @@ sbx_sniff_records(const uint8_t *p, size_t n, uint8_t *to, size_t *len)
         size = (size_t) p[at + 3] << 8 | p[at + 4];
         at += SBX_TLS_RECORD;
 
-        if (size == 0 || size > SBX_TLS_RECORD_MAX
-            || size > SBX_EG_FIRST_MAX - got)
+        if (++records > SBX_TLS_RECORDS || size == 0
+            || size > SBX_TLS_RECORD_MAX || size > SBX_EG_FIRST_MAX - got)
         {
             return SBX_SNIFF_BAD;
         }
