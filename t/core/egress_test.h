@@ -174,18 +174,20 @@ et_networks(et_t *t)
                     "link add out type veth peer name in netns "
                     "/proc/%d/fd/%d\n", (int) getpid(), t->world);
 
+    /* both ends are up before they have addresses, which then are good at
+     * once */
+
     if (et_ip(t->host, line) != 0
+        || et_ip(t->world, "link set lo up\nlink set in up\n") != 0
         || et_ip(t->host,
+                 "link set out up\n"
                  "addr add 203.0.113.1/24 dev out\n"
                  "addr add 2001:db8:1::1/64 dev out nodad\n"
-                 "link set out up\n"
                  "route add default via 203.0.113.2\n"
                  "route add default via 2001:db8:1::2\n") != 0
         || et_ip(t->world,
-                 "link set lo up\n"
                  "addr add 203.0.113.2/24 dev in\n"
                  "addr add 2001:db8:1::2/64 dev in nodad\n"
-                 "link set in up\n"
                  "route add local 198.51.100.0/24 dev lo\n"
                  "route add local 192.0.2.0/24 dev lo\n"
                  "route add local 10.0.0.0/8 dev lo\n"
