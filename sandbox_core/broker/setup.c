@@ -277,8 +277,8 @@ sbx_setup_change(sbx_broker_t *b, const sbx_config_t *config)
     memcpy(own->templates, config->templates, sizeof(own->templates));
     memcpy(own->defaults, config->defaults, sizeof(own->defaults));
     own->pools = config->pools;
-    sbx_packages_change(own, config);
     sbx_setup_egress(b, config);
+    sbx_packages_change(own, config);
     sbx_pool_configure(b);
 
     if (sbx_setup_keep_config(b, &e) != 0) {
