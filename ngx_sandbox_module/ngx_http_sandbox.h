@@ -33,6 +33,13 @@ typedef enum {
 
 typedef struct ngx_http_sandbox_keys_s  ngx_http_sandbox_keys_t;
 
+/* What the operator grants: rows of sandbox_network.h, of a template or of
+ * all that have none of their own. */
+typedef struct {
+    ngx_array_t                  *rows;       /* of bytes; NULL: none */
+    ngx_uint_t                    private_set;
+} ngx_http_sandbox_egress_t;
+
 typedef struct {
     ngx_str_t                     state_dir;
     ngx_str_t                     template_dir;
@@ -45,6 +52,9 @@ typedef struct {
     ngx_flag_t                    require_isolation;
     u_char                       *binds;      /* as in sbx_config_t */
     size_t                        binds_size;
+    ngx_http_sandbox_egress_t     egress;
+    ngx_array_t                  *egress_resolvers;   /* rows, or NULL */
+    ngx_str_t                     egress_ca;
     sbx_limits_t                  def;        /* settled after init */
     sbx_limits_t                  max;
     sbx_quota_config_t           *quotas;     /* as in sbx_config_t */
@@ -681,6 +691,12 @@ char *ngx_http_sandbox_set_limits(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_sandbox_set_bind(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+char *ngx_http_sandbox_set_egress(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_sandbox_set_egress_resolver(ngx_conf_t *cf,
+    ngx_command_t *cmd, void *conf);
+char *ngx_http_sandbox_set_egress_ca(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 char *ngx_http_sandbox_set_exec_timeout(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_sandbox_set_size(ngx_conf_t *cf, ngx_command_t *cmd,
@@ -829,6 +845,9 @@ typedef struct {
     uint32_t                      capabilities;
     uint32_t                      has_capabilities;
     ngx_str_t                     preload;      /* "NAME\0"... */
+    ngx_http_sandbox_egress_t     egress;
+    sbx_json_network_t            network;      /* of who asks for none */
+    uint32_t                      has_network;
     ngx_str_t                     file;
     ngx_uint_t                    line;         /* 0: a template.json */
 } ngx_http_sandbox_template_t;
@@ -850,6 +869,24 @@ void ngx_http_sandbox_template_limits(
     const ngx_http_sandbox_template_t *template, sbx_limits_t *limits);
 ngx_int_t ngx_http_sandbox_template_merge(ngx_pool_t *pool,
     const ngx_http_sandbox_template_t *template, sbx_json_map_t *env);
+
+
+/*
+ * ---- the egress ----------------------------------------------------------
+ */
+
+/* 1: "egress", "egress_private" or "egress_header". */
+ngx_uint_t ngx_http_sandbox_egress_is(const char *word);
+/* Takes such a line: cf->args. */
+char *ngx_http_sandbox_egress_line(ngx_conf_t *cf, const char *word,
+    ngx_http_sandbox_egress_t *egress);
+/* Writes config->egress and checks it, and what templates ask for by
+ * themselves; NGX_ERROR is logged. */
+ngx_int_t ngx_http_sandbox_egress_settle(ngx_conf_t *cf,
+    ngx_http_sandbox_main_conf_t *smcf, sbx_config_t *config);
+/* Logs what is wrong in a template's lines or in its file. */
+void ngx_http_sandbox_template_fault(ngx_conf_t *cf,
+    const ngx_http_sandbox_template_t *template, const char *what);
 
 
 /*

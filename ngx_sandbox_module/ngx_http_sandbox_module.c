@@ -106,6 +106,43 @@ static ngx_command_t  ngx_http_sandbox_commands[] = {
       0,
       NULL },
 
+    /* what may be reached */
+
+    { ngx_string("sandbox_egress"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_2MORE,
+      ngx_http_sandbox_set_egress,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("sandbox_egress_private"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_sandbox_set_egress,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("sandbox_egress_header"),
+      NGX_HTTP_MAIN_CONF|(NGX_CONF_TAKE3|NGX_CONF_TAKE4),
+      ngx_http_sandbox_set_egress,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("sandbox_egress_resolver"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
+      ngx_http_sandbox_set_egress_resolver,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("sandbox_egress_ca"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_sandbox_set_egress_ca,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_sandbox_main_conf_t, egress_ca),
+      NULL },
+
     { ngx_string("sandbox_exec_timeout"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_http_sandbox_set_exec_timeout,
@@ -280,6 +317,9 @@ ngx_http_sandbox_create_main_conf(ngx_conf_t *cf)
      *     smcf->uid_count = 0;
      *     smcf->binds = NULL;
      *     smcf->binds_size = 0;
+     *     smcf->egress = { NULL, 0 };
+     *     smcf->egress_resolvers = NULL;
+     *     smcf->egress_ca = { 0, NULL };
      *     smcf->config = NULL;
      *     smcf->used = 0;
      *     smcf->nobody = 0;

@@ -26,8 +26,15 @@ static int ngx_http_sandbox_op_create_capabilities(
     sbx_error_t *e);
 static int ngx_http_sandbox_op_create_key(ngx_http_request_t *r,
     sbx_create_t *create, sbx_error_t *e);
+static int ngx_http_sandbox_op_create_network(ngx_http_request_t *r,
+    const ngx_http_sandbox_op_create_t *body,
+    ngx_http_sandbox_op_network_t *network, sbx_error_t *e);
+static int ngx_http_sandbox_op_blob(ngx_http_request_t *r,
+    const sbx_json_map_t *metadata, const ngx_str_t *parts, ngx_uint_t n,
+    uint32_t *meta_size, ngx_fd_t *blob, sbx_error_t *e);
 static int ngx_http_sandbox_op_create_blob(ngx_http_request_t *r,
-    const ngx_http_sandbox_op_create_t *body, sbx_create_t *create,
+    const ngx_http_sandbox_op_create_t *body,
+    const ngx_http_sandbox_op_network_t *network, sbx_create_t *create,
     ngx_fd_t *blob, sbx_error_t *e);
 
 
@@ -36,16 +43,20 @@ ngx_http_sandbox_op_create_call(ngx_http_request_t *r,
     ngx_http_sandbox_op_create_t *body, uint32_t flags, void *data,
     ngx_http_sandbox_call_t **created, sbx_error_t *e)
 {
-    sbx_create_t              create;
-    sbx_auto_fd               blob = -1;
-    ngx_http_sandbox_ctx_t   *ctx;
-    ngx_http_sandbox_call_t  *call;
+    sbx_create_t                    create;
+    sbx_auto_fd                     blob = -1;
+    ngx_http_sandbox_ctx_t         *ctx;
+    ngx_http_sandbox_call_t        *call;
+    ngx_http_sandbox_op_network_t   network;
 
     ngx_memzero(&create, sizeof(sbx_create_t));
     create.flags = flags;
 
     if (ngx_http_sandbox_op_create_check(r, body, &create, e) != 0
-        || ngx_http_sandbox_op_create_blob(r, body, &create, &blob, e) != 0)
+        || ngx_http_sandbox_op_create_network(r, body, &network, e) != 0
+        || ngx_http_sandbox_op_create_blob(r, body, &network, &create, &blob,
+                                           e)
+           != 0)
     {
         return -1;
     }
@@ -133,6 +144,10 @@ ngx_http_sandbox_op_create_template(ngx_http_request_t *r,
 
     ngx_http_sandbox_template_limits(template, &manifest->limits);
 
+    if (template->has_network && !manifest->network_seen) {
+        manifest->network = template->network;
+    }
+
     if (ngx_http_sandbox_template_merge(r->pool, template, &body->env)
         != NGX_OK)
     {
@@ -171,12 +186,6 @@ ngx_http_sandbox_op_create_manifest(ngx_http_request_t *r,
 
     smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
 
-    if (manifest->network.mode != SBX_NETWORK_NONE) {
-        return sbx_error(e, 0, SBX_E_MANIFEST,
-                         "/manifest/network: this server gives no network; "
-                         "leave it out or set it to false");
-    }
-
     create->idle_timeout = manifest->idle_timeout;
 
     if (ngx_http_sandbox_op_create_words(manifest, &create->flags, e) != 0
@@ -207,6 +216,47 @@ ngx_http_sandbox_op_create_manifest(ngx_http_request_t *r,
     create->limits = manifest->limits;
 
     return 0;
+}
+
+
+/* Whether configuration gives what is asked for. */
+
+static int
+ngx_http_sandbox_op_create_network(ngx_http_request_t *r,
+    const ngx_http_sandbox_op_create_t *body,
+    ngx_http_sandbox_op_network_t *network, sbx_error_t *e)
+{
+    char                                   template[SBX_TEMPLATE_MAX];
+    const sbx_config_t                    *config;
+    ngx_http_sandbox_main_conf_t          *smcf;
+    const ngx_http_sandbox_op_manifest_t  *manifest;
+
+    manifest = &body->manifest;
+    smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
+    config = smcf->config;
+
+    (void) sbx_copy_string(template, sizeof(template), body->template.data,
+                           body->template.len);
+
+    if (ngx_http_sandbox_op_network(r->pool, &manifest->network,
+                                    manifest->network_first,
+                                    "/manifest/network", network, e)
+        != 0)
+    {
+        return -1;
+    }
+
+    if (manifest->network_soft && manifest->network.allow.nelts == 0
+        && !sbx_egress_table_grants(config->egress, config->egress_size,
+                                    template))
+    {
+        network->mode = SBX_NETWORK_NONE;
+        network->size = 0;
+    }
+
+    return sbx_network_narrows(config->egress, config->egress_size, template,
+                               network->mode, network->rules, network->size,
+                               "/manifest/network", e);
 }
 
 
@@ -361,7 +411,7 @@ ngx_http_sandbox_op_create_key(ngx_http_request_t *r, sbx_create_t *create,
 /* Metadata is written anew, so that what the broker keeps and gives back is
  * JSON of our own making, in one form. */
 
-void
+static void
 ngx_http_sandbox_op_metadata_json(ngx_http_sandbox_json_t *j,
     const sbx_json_map_t *metadata)
 {
@@ -383,12 +433,14 @@ ngx_http_sandbox_op_metadata_json(ngx_http_sandbox_json_t *j,
 }
 
 
-int
+/* Fills a memfd and seals it; 0 or -1. */
+
+static int
 ngx_http_sandbox_op_blob_write(ngx_fd_t fd,
-    const ngx_http_sandbox_json_t *j, const u_char *env, size_t env_size,
-    const u_char *rules, size_t rules_size)
+    const ngx_http_sandbox_json_t *j, const ngx_str_t *parts, ngx_uint_t n)
 {
     ngx_buf_t    *b;
+    ngx_uint_t    i;
     ngx_chain_t  *cl;
 
     for (cl = j->out; cl != NULL; cl = cl->next) {
@@ -399,10 +451,12 @@ ngx_http_sandbox_op_blob_write(ngx_fd_t fd,
         }
     }
 
-    if ((env_size != 0 && sbx_write_all(fd, env, env_size) != 0)
-        || (rules_size != 0 && sbx_write_all(fd, rules, rules_size) != 0))
-    {
-        return -1;
+    for (i = 0; i < n; i++) {
+        if (parts[i].len != 0
+            && sbx_write_all(fd, parts[i].data, parts[i].len) != 0)
+        {
+            return -1;
+        }
     }
 
     return fcntl(fd, F_ADD_SEALS,
@@ -410,27 +464,23 @@ ngx_http_sandbox_op_blob_write(ngx_fd_t fd,
 }
 
 
+/* Metadata, its size in *meta_size, and what follows it. */
+
 static int
-ngx_http_sandbox_op_create_blob(ngx_http_request_t *r,
-    const ngx_http_sandbox_op_create_t *body, sbx_create_t *create,
-    ngx_fd_t *blob, sbx_error_t *e)
+ngx_http_sandbox_op_blob(ngx_http_request_t *r,
+    const sbx_json_map_t *metadata, const ngx_str_t *parts, ngx_uint_t n,
+    uint32_t *meta_size, ngx_fd_t *blob, sbx_error_t *e)
 {
-    size_t                    env_size, rules_size;
-    u_char                   *env, *rules;
+    size_t                    size;
+    ngx_uint_t                i;
     sbx_auto_fd               fd = -1;
     ngx_http_sandbox_json_t   j;
 
-    if (ngx_http_sandbox_op_env(r->pool, &body->env, &env, &env_size, e)
-        != 0
-        || ngx_http_sandbox_op_rules(r, &body->manifest.filesystem, &rules,
-                                     &rules_size, e)
-           != 0)
-    {
-        return -1;
-    }
-
     ngx_http_sandbox_json_init(&j, r->pool);
-    ngx_http_sandbox_op_metadata_json(&j, &body->metadata);
+
+    if (metadata != NULL) {
+        ngx_http_sandbox_op_metadata_json(&j, metadata);
+    }
 
     if (j.failed) {
         return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
@@ -442,28 +492,85 @@ ngx_http_sandbox_op_create_blob(ngx_http_request_t *r,
                          "%d that fit", (size_t) j.size, SBX_META_MAX);
     }
 
-    create->meta_size = (uint32_t) j.size;
-    create->env_size = (uint32_t) env_size;
-    create->rules_size = (uint32_t) rules_size;
+    *meta_size = (uint32_t) j.size;
+    size = (size_t) j.size;
 
-    if (j.size == 0 && env_size == 0 && rules_size == 0) {
+    for (i = 0; i < n; i++) {
+        size += parts[i].len;
+    }
+
+    if (size == 0) {
         return 0;
     }
 
     fd = memfd_create("sandbox", MFD_CLOEXEC|MFD_ALLOW_SEALING);
 
-    if (fd == -1
-        || ngx_http_sandbox_op_blob_write(fd, &j, env, env_size, rules,
-                                          rules_size)
-           != 0)
-    {
+    if (fd == -1 || ngx_http_sandbox_op_blob_write(fd, &j, parts, n) != 0) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, ngx_errno,
                       "sandbox could not write the blob of a session");
         return sbx_error(e, ngx_errno, SBX_E_INTERNAL,
-                         "no memory file for metadata and environment");
+                         "no memory file for what belongs to a session");
     }
 
     *blob = sbx_steal_fd(&fd);
 
     return 0;
+}
+
+
+static int
+ngx_http_sandbox_op_create_blob(ngx_http_request_t *r,
+    const ngx_http_sandbox_op_create_t *body,
+    const ngx_http_sandbox_op_network_t *network, sbx_create_t *create,
+    ngx_fd_t *blob, sbx_error_t *e)
+{
+    ngx_str_t  parts[3];
+
+    if (ngx_http_sandbox_op_env(r->pool, &body->env, &parts[0].data,
+                                &parts[0].len, e)
+        != 0
+        || ngx_http_sandbox_op_rules(r, &body->manifest.filesystem,
+                                     &parts[1].data, &parts[1].len, e)
+           != 0)
+    {
+        return -1;
+    }
+
+    parts[2].data = network->rules;
+    parts[2].len = network->size;
+
+    create->env_size = (uint32_t) parts[0].len;
+    create->rules_size = (uint32_t) parts[1].len;
+    create->network = network->mode;
+    create->network_size = network->size;
+
+    return ngx_http_sandbox_op_blob(r, &body->metadata, parts, 3,
+                                    &create->meta_size, blob, e);
+}
+
+
+int
+ngx_http_sandbox_op_patch_blob(ngx_http_request_t *r,
+    const sbx_json_map_t *metadata,
+    const ngx_http_sandbox_op_network_t *network, sbx_patch_t *patch,
+    ngx_fd_t *blob, sbx_error_t *e)
+{
+    ngx_str_t  rules;
+
+    ngx_str_null(&rules);
+
+    if (metadata != NULL) {
+        patch->flags |= SBX_PATCH_META;
+    }
+
+    if (network != NULL) {
+        patch->flags |= SBX_PATCH_NETWORK;
+        patch->network = network->mode;
+        patch->network_size = network->size;
+        rules.data = network->rules;
+        rules.len = network->size;
+    }
+
+    return ngx_http_sandbox_op_blob(r, metadata, &rules, 1,
+                                    &patch->meta_size, blob, e);
 }

@@ -6,6 +6,7 @@
 #define _NGX_HTTP_SANDBOX_OP_CREATE_H_INCLUDED_
 
 
+#include "ngx_http_sandbox_op_network.h"
 #include "ngx_http_sandbox_op_rules.h"
 #include "ngx_http_sandbox_op_session.h"
 
@@ -15,6 +16,12 @@
 
 typedef struct {
     sbx_json_network_t             network;
+    uint32_t                       network_seen;
+    uint32_t                       network_first;  /* allow before deny */
+    uint32_t                       network_soft;   /* where nothing is granted
+                                                      and nothing in
+                                                      particular asked for:
+                                                      none, without an error */
     sbx_limits_t                   limits;
     ngx_http_sandbox_op_filesystem_t
                                    filesystem;
@@ -48,14 +55,14 @@ int ngx_http_sandbox_op_create_call(ngx_http_request_t *r,
 
 int ngx_http_sandbox_op_metadata(const sbx_json_map_t *metadata,
     sbx_error_t *e);
-/* Nothing where it is empty. */
-void ngx_http_sandbox_op_metadata_json(ngx_http_sandbox_json_t *j,
-    const sbx_json_map_t *metadata);
-
-/* Fills a memfd and seals it; env and rules may be NULL.  0 or -1. */
-int ngx_http_sandbox_op_blob_write(ngx_fd_t fd,
-    const ngx_http_sandbox_json_t *j, const u_char *env, size_t env_size,
-    const u_char *rules, size_t rules_size);
+/*
+ * For SBX_OP_PATCH: what of metadata and network is not NULL is to be changed.
+ * Sets flags and sizes; *blob, where there is one, is the caller's.
+ */
+int ngx_http_sandbox_op_patch_blob(ngx_http_request_t *r,
+    const sbx_json_map_t *metadata,
+    const ngx_http_sandbox_op_network_t *network, sbx_patch_t *patch,
+    ngx_fd_t *blob, sbx_error_t *e);
 
 
 #endif /* _NGX_HTTP_SANDBOX_OP_CREATE_H_INCLUDED_ */

@@ -1,6 +1,12 @@
 #include "ngx_http_sandbox_op_session.h"
 
 
+static ngx_uint_t ngx_http_sandbox_op_session_whole(
+    const ngx_http_sandbox_op_session_t *s);
+static ngx_int_t ngx_http_sandbox_op_session_room(ngx_http_request_t *r,
+    ngx_http_sandbox_op_session_t *s);
+
+
 const ngx_http_sandbox_op_word_t  ngx_http_sandbox_op_capability_words[] = {
     { "shell", SBX_CAP_SHELL },
     { "files", SBX_CAP_FILES },
@@ -60,11 +66,28 @@ ngx_http_sandbox_op_session_part(ngx_http_sandbox_call_t *call,
                                             "a wrong frame for a session");
     }
 
-    if (!session->there || session->meta_len != session->session.meta_size) {
+    if (!session->there || !ngx_http_sandbox_op_session_whole(session)) {
         return ngx_http_sandbox_op_broken(call, "no session");
     }
 
     return NGX_DECLINED;
+}
+
+
+/* Bytes of rules that are to come with a session. */
+
+static size_t
+ngx_http_sandbox_op_session_rules(const ngx_http_sandbox_op_session_t *s)
+{
+    return s->session.has_usage ? s->session.network_size : 0;
+}
+
+
+static ngx_uint_t
+ngx_http_sandbox_op_session_whole(const ngx_http_sandbox_op_session_t *s)
+{
+    return s->meta_len == s->session.meta_size
+           && s->rules_len == ngx_http_sandbox_op_session_rules(s);
 }
 
 
@@ -75,45 +98,86 @@ ngx_http_sandbox_op_session_frame(ngx_http_request_t *r,
 {
     if (frame->type == SBX_F_SESSION) {
 
-        if (s->there && s->meta_len != s->session.meta_size) {
+        if (s->there && !ngx_http_sandbox_op_session_whole(s)) {
             return NGX_DECLINED;
         }
 
         ngx_memcpy(&s->session, payload, sizeof(sbx_f_session_t));
         s->there = 1;
         s->meta_len = 0;
+        s->rules_len = 0;
 
-        if (s->session.meta_size > SBX_META_MAX) {
-            return NGX_DECLINED;
-        }
-
-        if (s->session.meta_size == 0) {
-            return NGX_OK;
-        }
-
-        if (s->meta == NULL) {
-            s->meta = ngx_palloc(r->pool, SBX_META_MAX);
-
-            if (s->meta == NULL) {
-                return NGX_ERROR;
-            }
-        }
-
-        return NGX_AGAIN;
+        return ngx_http_sandbox_op_session_room(r, s);
     }
 
-    if (frame->type != SBX_F_META
-        || !s->there
-        || frame->length == 0
-        || frame->length > s->session.meta_size - s->meta_len)
-    {
+    if (!s->there || frame->length == 0) {
         return NGX_DECLINED;
     }
 
-    ngx_memcpy(s->meta + s->meta_len, payload, frame->length);
-    s->meta_len += frame->length;
+    switch (frame->type) {
 
-    return (s->meta_len == s->session.meta_size) ? NGX_OK : NGX_AGAIN;
+    case SBX_F_NETWORK:
+        if (s->meta_len != 0
+            || frame->length > ngx_http_sandbox_op_session_rules(s)
+                               - s->rules_len)
+        {
+            return NGX_DECLINED;
+        }
+
+        ngx_memcpy(s->rules + s->rules_len, payload, frame->length);
+        s->rules_len += frame->length;
+        break;
+
+    case SBX_F_META:
+        if (s->rules_len != ngx_http_sandbox_op_session_rules(s)
+            || frame->length > s->session.meta_size - s->meta_len)
+        {
+            return NGX_DECLINED;
+        }
+
+        ngx_memcpy(s->meta + s->meta_len, payload, frame->length);
+        s->meta_len += frame->length;
+        break;
+
+    default:
+        return NGX_DECLINED;
+    }
+
+    return ngx_http_sandbox_op_session_whole(s) ? NGX_OK : NGX_AGAIN;
+}
+
+
+/* Makes room for what a session says that it has; returns as _frame(). */
+
+static ngx_int_t
+ngx_http_sandbox_op_session_room(ngx_http_request_t *r,
+    ngx_http_sandbox_op_session_t *s)
+{
+    size_t  rules;
+
+    rules = ngx_http_sandbox_op_session_rules(s);
+
+    if (s->session.meta_size > SBX_META_MAX || rules > SBX_NETWORK_SIZE) {
+        return NGX_DECLINED;
+    }
+
+    if (s->session.meta_size != 0 && s->meta == NULL) {
+        s->meta = ngx_palloc(r->pool, SBX_META_MAX);
+
+        if (s->meta == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    if (rules != 0 && s->rules == NULL) {
+        s->rules = ngx_palloc(r->pool, SBX_NETWORK_SIZE);
+
+        if (s->rules == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    return ngx_http_sandbox_op_session_whole(s) ? NGX_OK : NGX_AGAIN;
 }
 
 

@@ -9,12 +9,14 @@
 #include "ngx_http_sandbox_op.h"
 
 
-/* Gathers a SESSION frame and the META frames after it. */
+/* Gathers a SESSION frame, and the NETWORK and META frames after it. */
 
 typedef struct {
     sbx_f_session_t   session;
     u_char           *meta;       /* room for SBX_META_MAX, once needed */
     size_t            meta_len;
+    u_char           *rules;      /* of its network, once needed */
+    size_t            rules_len;
     ngx_uint_t        there;      /* a SESSION frame has come */
 } ngx_http_sandbox_op_session_t;
 
@@ -33,8 +35,9 @@ ngx_int_t ngx_http_sandbox_op_session_part(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd);
 
 /*
- * NGX_OK: the session is whole; NGX_AGAIN: more META frames are to come;
- * NGX_DECLINED: the frame does not belong here; NGX_ERROR: out of memory.
+ * NGX_OK: the session is whole; NGX_AGAIN: NETWORK or META frames are to
+ * come; NGX_DECLINED: the frame does not belong here; NGX_ERROR: out of
+ * memory.
  */
 ngx_int_t ngx_http_sandbox_op_session_frame(ngx_http_request_t *r,
     ngx_http_sandbox_op_session_t *s, const sbx_frame_t *frame,

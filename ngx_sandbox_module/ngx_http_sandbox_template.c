@@ -28,6 +28,8 @@ typedef struct {
     sbx_json_list_t    capabilities;
     uint32_t           capabilities_seen;
     sbx_json_list_t    preload;
+    sbx_json_network_t network;
+    uint32_t           network_seen;
 } ngx_http_sandbox_template_json_t;
 
 
@@ -40,6 +42,8 @@ static char *ngx_http_sandbox_template_env(ngx_conf_t *cf,
 static char *ngx_http_sandbox_template_words(ngx_conf_t *cf,
     ngx_http_sandbox_template_t *template);
 static char *ngx_http_sandbox_template_preload(ngx_conf_t *cf,
+    ngx_http_sandbox_template_t *template);
+static char *ngx_http_sandbox_template_network(ngx_conf_t *cf,
     ngx_http_sandbox_template_t *template);
 static ngx_int_t ngx_http_sandbox_template_import(ngx_pool_t *pool,
     ngx_str_t *preload, const void *data, size_t len);
@@ -79,13 +83,14 @@ static const sbx_json_field_t  ngx_http_sandbox_template_fields[] = {
       .max = NGX_HTTP_SANDBOX_TEMPLATE_PRELOAD,
       .offset = TEMPLATE(preload) },
 
+    { .name = "network", .type = SBX_JSON_NETWORK,
+      .offset = TEMPLATE(network), .seen = TEMPLATE(network_seen) },
+
     { .name = NULL }
 };
 
 
-/* Logs what is wrong in a file's line or in a file. */
-
-static void
+void
 ngx_http_sandbox_template_fault(ngx_conf_t *cf,
     const ngx_http_sandbox_template_t *template, const char *what)
 {
@@ -246,6 +251,7 @@ ngx_http_sandbox_template_line(ngx_conf_t *cf, ngx_command_t *dummy,
 {
     ngx_http_sandbox_template_t  *template = conf;
 
+    char               *rv;
     uint64_t           *field;
     ngx_str_t          *value;
     sbx_error_t         e;
@@ -265,6 +271,14 @@ ngx_http_sandbox_template_line(ngx_conf_t *cf, ngx_command_t *dummy,
         return ngx_http_sandbox_template_preload(cf, template);
     }
 
+    if (ngx_http_sandbox_egress_is((char *) value[0].data)) {
+        rv = ngx_http_sandbox_egress_line(cf, (char *) value[0].data,
+                                          &template->egress);
+
+        return (rv == NGX_CONF_OK || rv == NGX_CONF_ERROR)
+               ? rv : ngx_http_sandbox_template_again(cf, template);
+    }
+
     if (cf->args->nelts != 2) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "\"%V\" of template \"%V\" needs one value",
@@ -282,14 +296,19 @@ ngx_http_sandbox_template_line(ngx_conf_t *cf, ngx_command_t *dummy,
         return NGX_CONF_OK;
     }
 
+    if (ngx_strcmp(value[0].data, "network") == 0) {
+        return ngx_http_sandbox_template_network(cf, template);
+    }
+
     limit = sbx_limit_find((char *) value[0].data, value[0].len, 0);
 
     if (limit == NULL) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "unknown \"%V\" in template \"%V\": it has the "
                            "names of limits, \"env\", \"capabilities\", "
-                           "\"preload\" and \"description\"", &value[0],
-                           &template->name);
+                           "\"preload\", \"network\", \"egress\", "
+                           "\"egress_private\", \"egress_header\" and "
+                           "\"description\"", &value[0], &template->name);
         return NGX_CONF_ERROR;
     }
 
@@ -446,6 +465,37 @@ ngx_http_sandbox_template_preload(ngx_conf_t *cf,
     }
 
     return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_sandbox_template_network(ngx_conf_t *cf,
+    ngx_http_sandbox_template_t *template)
+{
+    ngx_str_t  *value;
+
+    if (template->has_network) {
+        return ngx_http_sandbox_template_again(cf, template);
+    }
+
+    value = cf->args->elts;
+    template->has_network = 1;
+
+    if (ngx_strcasecmp(value[1].data, (u_char *) "on") == 0) {
+        template->network.mode = SBX_NETWORK_ALL;
+        return NGX_CONF_OK;
+    }
+
+    if (ngx_strcasecmp(value[1].data, (u_char *) "off") == 0) {
+        template->network.mode = SBX_NETWORK_NONE;
+        return NGX_CONF_OK;
+    }
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "invalid \"network %V\" in template \"%V\", it must "
+                       "be \"on\" or \"off\"", &value[1], &template->name);
+
+    return NGX_CONF_ERROR;
 }
 
 
@@ -649,6 +699,8 @@ ngx_http_sandbox_template_bind(ngx_conf_t *cf,
     template->description.data = (u_char *) body.description.data;
     template->description.len = body.description.len;
     template->has_capabilities = body.capabilities_seen;
+    template->network = body.network;
+    template->has_network = body.network_seen;
 
     for (i = 0; i < body.capabilities.nelts; i++) {
         bit = ngx_http_sandbox_op_capability(&body.capabilities.elts[i]);
@@ -724,6 +776,12 @@ ngx_http_sandbox_templates_settle(ngx_conf_t *cf,
         sbx_sha256_update(&s, &t[i].capabilities, sizeof(uint32_t));
     }
 
+
+    if (ngx_http_sandbox_egress_settle(cf, smcf, config) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    sbx_sha256_update(&s, config->egress, config->egress_size);
     sbx_sha256_final(&s, config->defaults);
 
     return NGX_OK;

@@ -31,6 +31,7 @@ my $small = 'e2b_' . 'cd34' x 10;
 my $told = 'e2b_' . '0' x 40;            # of the documents
 
 my $t = SandboxTest->new(
+    http => '    sandbox_egress allow *.example.org;',
     server => '        location /admin/ { sandbox_api admin; }',
     edit => sub {
         s/# sandbox_keys /sandbox_keys /;

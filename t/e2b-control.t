@@ -31,6 +31,9 @@ my $t = SandboxTest->new(workers => 1, http => <<"CONF");
       env OF template;
       capabilities shell;
   }
+  sandbox_template netted {
+      egress allow *.example.org 203.0.113.0/24;
+  }
   server {
       listen 127.0.0.1:$port;
       include sandbox-errors.conf;
@@ -182,6 +185,88 @@ subtest 'create, get and kill' => sub {
 };
 
 
+# What a sandbox may reach: what it asks for, as it is told.
+
+sub network {
+    my ($j) = @_;
+
+    return join ' ', $j->{allowInternetAccess} ? 'on' : 'off',
+                     map { '[' . join(',', @$_) . ']' }
+                     @{ $j->{network} }{qw(allowOut denyOut)};
+}
+
+subtest 'networks' => sub {
+    my $all = '0.0.0.0/0';
+    my ($true, $false) = (JSON::PP::true, JSON::PP::false);
+
+    for my $row (
+        [ 'nothing is asked for', {}, 'on [] []' ],
+        [ 'all of it', { allow_internet_access => $true }, 'on [] []' ],
+        [ 'nothing of it', { allow_internet_access => $false },
+          "off [] [$all]" ],
+        [ 'null', { allow_internet_access => undef, network => undef },
+          'on [] []' ],
+        [ 'all is denied', { network => { denyOut => [ $all ] } },
+          "off [] [$all]" ],
+        [ 'something is denied', { network => { denyOut => [ '203.0.113.9' ] }
+                                 }, 'on [] [203.0.113.9]' ],
+        [ 'something is allowed', { network => {
+              allowOut => [ 'a.EXAMPLE.org' ], denyOut => [ $all ] } },
+          "on [a.example.org] [$all]" ],
+        [ 'the same', { allow_internet_access => $false, network => {
+              allowOut => [ '203.0.113.0/30' ] } },
+          "on [203.0.113.0/30] [$all]" ],
+        [ 'exceptions', { network => { allowOut => [ '203.0.113.7' ],
+                                       denyOut => [ '203.0.113.0/28' ] } },
+          'on [203.0.113.7] [203.0.113.0/28]' ],
+        [ 'exceptions of nothing', { network => {
+              allowOut => [ '203.0.113.7' ] } }, 'on [203.0.113.7] []' ],
+        [ 'all is allowed', { network => { allowOut => [ $all ],
+                                           denyOut => [ '203.0.113.7' ] } },
+          'on [] []' ],
+        [ 'where nothing is granted', { templateID => 'base' },
+          "off [] [$all]" ],
+        [ 'some of nothing', { templateID => 'base', network => {
+              denyOut => [ '203.0.113.7' ] } }, "off [] [$all]" ])
+    {
+        my ($name, $body, $told) = @$row;
+        my $res = ask(POST => '/v2/sandboxes',
+                      { templateID => 'netted', %$body });
+
+        is($res->{status}, 201, $name) or diag($res->{body});
+        is(network($res->{json}), $told, 'as is told');
+        is(network(ask(GET => "/sandboxes/$res->{json}{sandboxID}")->{json}),
+           $told, 'later too');
+        kill_id($res->{json}{sandboxID});
+    }
+
+    refused(ask(POST => '/v2/sandboxes',
+                { templateID => 'netted', network => {
+                      allowOut => [ 'a.example.org', 'other.test' ] } }),
+            400, qr{^network\.allowOut/1: }, 'more than is granted');
+
+    my $id = ask(POST => '/v2/sandboxes', { templateID => 'netted' })
+             ->{json}{sandboxID};
+    my $put = sub { return ask(PUT => "/sandboxes/$id/network", $_[0]) };
+    my $now = sub { return network(ask(GET => "/sandboxes/$id")->{json}) };
+
+    is($put->({ allowOut => [ 'b.example.org' ], denyOut => [ $all ] })
+       ->{status}, 204, 'less of it');
+    is($now->(), "on [b.example.org] [$all]", 'from now on');
+    is(ask(GET => "/v1/sessions/$id")->{json}{network}, 'restricted',
+       'the native API sees it');
+    refused($put->({ allowOut => [ 'other.test' ] }), 400, qr{^allowOut/0: },
+            'more than is granted');
+    is($now->(), "on [b.example.org] [$all]", 'is nothing');
+    is($put->({ allow_internet_access => $false })->{status}, 204,
+       'none of it');
+    is($now->(), "off [] [$all]", 'from now on');
+    is($put->({})->{status}, 204, 'what is left out');
+    is($now->(), 'on [] []', 'is cleared');
+    kill_id($id);
+};
+
+
 subtest 'what is asked for' => sub {
     my $res = ask(POST => '/v2/sandboxes', {
         templateID => 'code-interpreter-v1', timeout => 60,
@@ -311,7 +396,11 @@ subtest 'what is refused' => sub {
     $new->({ volumeMounts => [ { name => 'a', path => '/a' } ] },
            qr/^volumeMounts: /);
     $new->({ network => { allowOut => [ '1.1.1.1' ] } },
-           qr/^network\.allowOut: /);
+           qr/^network\.allowOut\/0: |^network: /);
+    $new->({ network => { allowOut => [ '1.1.1' ] } },
+           qr/^network\.allowOut\/0: /);
+    $new->({ network => { denyOut => [ '1.1.1.1', 'a b' ] } },
+           qr/^network\.denyOut\/1: /);
     $new->({ network => { rules => {} } }, qr/^network\.rules: /);
     $new->({ network => { egressProxy => {} } }, qr/^network\.egressProxy: /);
     $new->({ network => { maskRequestHost => 'x' } },
@@ -595,9 +684,13 @@ subtest 'pause, resume, connect' => sub {
            { denyOut => [ '0.0.0.0/0' ],
              allow_internet_access => JSON::PP::false })->{status}, 204,
        'a network that allows nothing');
+    is(ask(PUT => "/sandboxes/$id/network", {})->{status}, 400,
+       'and none that allows what nobody grants');
     refused(ask(PUT => "/sandboxes/$id/network",
-                { allowOut => [ '1.1.1.1' ] }), 400, qr/^allowOut: /,
-            'and none that would');
+                { allowOut => [ '1.1.1' ] }), 400, qr/^allowOut\/0: /,
+            'nor what there is none of');
+    refused(ask(PUT => "/sandboxes/$id/network", { rules => {} }), 400,
+            qr/^rules: /, 'nor what this server does not have');
 
     kill_id($id);
     refused($post->('connect', {}, 1), 404, qr/not found/,

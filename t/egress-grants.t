@@ -19,7 +19,9 @@ my ($yes, $no) = (JSON::PP::true, JSON::PP::false);
 my $net = SandboxTest::Net->new(zone => {
     'denied.example.org' => { A => '203.0.113.18' },
 });
-my $t = $net->server(http => <<'CONF');
+my $t = $net->server(
+    server => '        location /e2b/ { sandbox_api e2b; }',
+    http => <<'CONF');
     sandbox_egress allow *;
     sandbox_egress deny denied.example.org 203.0.113.19;
     sandbox_template narrow {
@@ -187,6 +189,25 @@ subtest 'denials' => sub {
     @r = $net->try($id, http('a.example.org'), http('b.example.org'));
     is($r[0]{status}, 200, 'of what is allowed');
     unknown($r[1], 'denials come first');
+};
+
+
+subtest 'exceptions to denials' => sub {
+    my $res = $t->api(POST => '/v2/sandboxes',
+                      { templateID => 'base', network => {
+                            allowOut => [ '203.0.113.11' ],
+                            denyOut => [ '203.0.113.8/29' ] } },
+                      base => '/e2b',
+                      headers => { 'X-API-Key' => 'e2b_' . '0' x 40 });
+    is($res->{status}, 201, 'as E2B has them') or diag($res->{body});
+    my @r = $net->try($res->{json}{sandboxID}, http('203.0.113.11'),
+                      http('203.0.113.12'), http('203.0.113.16'),
+                      http('b.example.org'), http('c.example.net'));
+    is($r[0]{status}, 200, 'one');
+    refused($r[1], 'what is denied');
+    is($r[2]{status}, 200, 'and what nothing is said of');
+    is($r[3]{status}, 200, 'by name');
+    unknown($r[4], 'as well');
 };
 
 

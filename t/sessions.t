@@ -98,8 +98,9 @@ subtest 'a session has every field, and no other' => sub {
     my $usage = delete $res->{json}{usage};
     is_deeply($res->{json}, $s, 'the same session');
     is(join(' ', sort keys %$usage),
-       'cpu_seconds disk inodes memory memory_cache memory_peak processes',
-           'and its usage');
+       'connections cpu_seconds disk inodes memory memory_cache memory_peak'
+       . ' network_received network_refused network_sent processes',
+       'and its usage');
 
     my %before = %$usage;
     run($s->{session_id},

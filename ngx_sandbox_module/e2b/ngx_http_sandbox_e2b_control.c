@@ -86,7 +86,11 @@ static const struct {
     const char  *name;
 } ngx_http_sandbox_e2b_words[] = {
     { "/manifest/on_timeout", "autoPause" },
+    { "/manifest/network/allow", "network.allowOut" },
+    { "/manifest/network/deny", "network.denyOut" },
     { "/manifest/network", "network" },
+    { "/network/allow", "allowOut" },
+    { "/network/deny", "denyOut" },
     { "/manifest/capabilities", "templateID" },
     { "/env/", "envVars." },
     { "/env", "envVars" },

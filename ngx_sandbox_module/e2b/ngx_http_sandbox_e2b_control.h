@@ -8,6 +8,7 @@
 
 #include "ngx_http_sandbox_e2b.h"
 #include "ngx_http_sandbox_op_create.h"
+#include "ngx_http_sandbox_op_network.h"
 
 
 /* seconds; the newer routes have the longer one */
@@ -17,6 +18,32 @@
 /* What ends a table of fields: others are skipped. */
 #define NGX_HTTP_SANDBOX_E2B_LAX                                              \
     { .name = NULL, .type = SBX_JSON_ANY, .lax = 1 }
+
+
+#define NGX_HTTP_SANDBOX_E2B_OUT           1024    /* destinations */
+
+/* What a create and an update have of networks, beside "internet". */
+typedef struct {
+    uint32_t          pad;
+    sbx_json_list_t   allow;
+    sbx_json_list_t   deny;
+    uint32_t          mask;              /* each: it is there */
+    uint32_t          rules;
+    uint32_t          proxy;
+    uint32_t          nothing;
+} ngx_http_sandbox_e2b_out_t;
+
+/* As the native API asks for it; 1: what is allowed is an exception to what
+ * is denied. */
+ngx_uint_t ngx_http_sandbox_e2b_network_asked(
+    const ngx_http_sandbox_e2b_out_t *out, ngx_uint_t internet,
+    sbx_json_network_t *network);
+/* What this server does not have; in: the fields' parent with its dot. */
+int ngx_http_sandbox_e2b_network_refuse(const ngx_http_sandbox_e2b_out_t *out,
+    const char *in, sbx_error_t *e);
+/* "allowInternetAccess", and "network" but for its end. */
+void ngx_http_sandbox_e2b_network_json(ngx_http_sandbox_json_t *j,
+    const ngx_http_sandbox_op_session_t *s);
 
 
 /* Refuses with what is wrong; for the finalizer. */
@@ -58,13 +85,16 @@ ngx_int_t ngx_http_sandbox_e2b_create_old(ngx_http_request_t *r);
 
 ngx_int_t ngx_http_sandbox_e2b_get(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_e2b_kill(ngx_http_request_t *r);
-ngx_int_t ngx_http_sandbox_e2b_network(ngx_http_request_t *r);
 
 ngx_int_t ngx_http_sandbox_e2b_set_timeout(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_e2b_refresh(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_e2b_pause(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_e2b_resume(ngx_http_request_t *r);
 ngx_int_t ngx_http_sandbox_e2b_reconnect(ngx_http_request_t *r);
+
+/* network */
+
+ngx_int_t ngx_http_sandbox_e2b_network(ngx_http_request_t *r);
 
 /* list */
 

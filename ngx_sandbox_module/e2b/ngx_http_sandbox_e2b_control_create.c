@@ -18,13 +18,9 @@ typedef struct {
 
 
 typedef struct {
-    uint32_t          pad;
-    uint32_t          public;
-    sbx_json_list_t   allow;
-    uint32_t          mask;              /* each: it is there */
-    uint32_t          rules;
-    uint32_t          proxy;
-    uint32_t          nothing;
+    uint32_t                    pad;
+    uint32_t                    public;
+    ngx_http_sandbox_e2b_out_t  out;
 } ngx_http_sandbox_e2b_net_t;
 
 
@@ -52,6 +48,7 @@ typedef struct {
     uint32_t                       pause_memory;
     uint32_t                       pause_memory_seen;
     uint32_t                       internet;
+    uint32_t                       internet_seen;
     ngx_http_sandbox_e2b_resume_t  resume;
     ngx_http_sandbox_e2b_net_t     network;
     ngx_http_sandbox_e2b_iam_t     iam;
@@ -73,6 +70,9 @@ static int ngx_http_sandbox_e2b_create_refuse(
 static int ngx_http_sandbox_e2b_create_body(ngx_http_request_t *r,
     const ngx_http_sandbox_e2b_new_t *new, uint64_t seconds,
     ngx_http_sandbox_op_create_t *body, sbx_error_t *e);
+static void ngx_http_sandbox_e2b_create_network(ngx_http_request_t *r,
+    const ngx_http_sandbox_e2b_new_t *new,
+    ngx_http_sandbox_op_manifest_t *manifest);
 static int ngx_http_sandbox_e2b_create_limits(ngx_http_request_t *r,
     const ngx_http_sandbox_e2b_new_t *new, sbx_limits_t *limits,
     sbx_error_t *e);
@@ -105,15 +105,23 @@ static const sbx_json_field_t  ngx_http_sandbox_e2b_resume_fields[] = {
 };
 
 
+#define NET(field)  offsetof(ngx_http_sandbox_e2b_net_t, field)
+#define OUT(word, field)                                                      \
+    { .name = word, .type = SBX_JSON_ANY, .nullable = 1,                      \
+      .offset = NET(out.nothing), .seen = NET(out.field) }
+
 static const sbx_json_field_t  ngx_http_sandbox_e2b_net_fields[] = {
 
-    { .name = "allowOut", .type = SBX_JSON_STRINGS, .max = 1024,
-      .nullable = 1, .offset = offsetof(ngx_http_sandbox_e2b_net_t, allow) },
+    { .name = "allowOut", .type = SBX_JSON_STRINGS, .nullable = 1,
+      .max = NGX_HTTP_SANDBOX_E2B_OUT, .offset = NET(out.allow) },
+
+    { .name = "denyOut", .type = SBX_JSON_STRINGS, .nullable = 1,
+      .max = NGX_HTTP_SANDBOX_E2B_OUT, .offset = NET(out.deny) },
 
     FLAG("allowPublicTraffic", ngx_http_sandbox_e2b_net_t, public),
-    SEEN("maskRequestHost", ngx_http_sandbox_e2b_net_t, mask),
-    SEEN("rules", ngx_http_sandbox_e2b_net_t, rules),
-    SEEN("egressProxy", ngx_http_sandbox_e2b_net_t, proxy),
+    OUT("maskRequestHost", mask),
+    OUT("rules", rules),
+    OUT("egressProxy", proxy),
 
     NGX_HTTP_SANDBOX_E2B_LAX
 };
@@ -163,7 +171,8 @@ static const sbx_json_field_t  ngx_http_sandbox_e2b_new_fields[] = {
     { .name = "autoResume", .type = SBX_JSON_OBJECT, .nullable = 1,
       .fields = ngx_http_sandbox_e2b_resume_fields, .offset = NEW(resume) },
 
-    FLAG("allow_internet_access", ngx_http_sandbox_e2b_new_t, internet),
+    { .name = "allow_internet_access", .type = SBX_JSON_BOOL, .nullable = 1,
+      .offset = NEW(internet), .seen = NEW(internet_seen) },
 
     { .name = "network", .type = SBX_JSON_OBJECT, .nullable = 1,
       .fields = ngx_http_sandbox_e2b_net_fields, .offset = NEW(network) },
@@ -217,6 +226,7 @@ ngx_http_sandbox_e2b_create_do(ngx_http_request_t *r, ngx_uint_t old)
     ngx_http_sandbox_op_session_t  *session;
 
     ngx_memzero(&new, sizeof(new));
+    new.internet = 1;
     new.network.public = 1;
     new.cpus = SBX_UNSET;
 
@@ -285,18 +295,6 @@ ngx_http_sandbox_e2b_create_refuse(const ngx_http_sandbox_e2b_new_t *new,
         { new->pause_memory_seen && !new->pause_memory,
           "autoPauseMemory: a pause of this server always keeps memory and "
           "processes; leave it out or set it to true" },
-        { new->network.allow.nelts != 0,
-          "network.allowOut: this server gives no sandbox a network; leave "
-          "it out" },
-        { new->network.mask,
-          "network.maskRequestHost: there is no such thing on this server; "
-          "leave it out" },
-        { new->network.rules,
-          "network.rules: this server gives no sandbox a network; leave it "
-          "out" },
-        { new->network.proxy,
-          "network.egressProxy: this server gives no sandbox a network; "
-          "leave it out" },
         { new->iam.tokens, "iam: there is no such thing on this server; "
           "leave it out" },
         { new->mounts.nelts != 0,
@@ -310,7 +308,8 @@ ngx_http_sandbox_e2b_create_refuse(const ngx_http_sandbox_e2b_new_t *new,
         }
     }
 
-    return 0;
+    return ngx_http_sandbox_e2b_network_refuse(&new->network.out, "network.",
+                                               e);
 }
 
 
@@ -326,6 +325,7 @@ ngx_http_sandbox_e2b_create_body(ngx_http_request_t *r,
 
     body->template = new->template;
     body->metadata = new->metadata;
+    ngx_http_sandbox_e2b_create_network(r, new, &body->manifest);
 
     /* a body of this API has no names: one tenant's users may be one */
 
@@ -348,6 +348,34 @@ ngx_http_sandbox_e2b_create_body(ngx_http_request_t *r,
     }
 
     return ngx_http_sandbox_e2b_create_capabilities(r, body, e);
+}
+
+
+/* Who asks for nothing of his own takes what his template says, or what the
+ * operator grants, be it nothing. */
+
+static void
+ngx_http_sandbox_e2b_create_network(ngx_http_request_t *r,
+    const ngx_http_sandbox_e2b_new_t *new,
+    ngx_http_sandbox_op_manifest_t *manifest)
+{
+    ngx_http_sandbox_main_conf_t  *smcf;
+
+    smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
+
+    manifest->network_first = ngx_http_sandbox_e2b_network_asked(
+                                  &new->network.out, new->internet,
+                                  &manifest->network);
+    manifest->network_soft = 1;
+    manifest->network_seen = new->internet_seen
+                             || new->network.out.allow.nelts != 0
+                             || new->network.out.deny.nelts != 0;
+
+    if (manifest->network.allow.nelts == 0
+        && smcf->config->egress_size == 0)
+    {
+        ngx_memzero(&manifest->network, sizeof(sbx_json_network_t));
+    }
 }
 
 

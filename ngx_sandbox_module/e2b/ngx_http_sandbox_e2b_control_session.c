@@ -10,14 +10,11 @@ static void ngx_http_sandbox_e2b_session_url(ngx_http_request_t *r,
 static void ngx_http_sandbox_e2b_session_host(ngx_http_request_t *r,
     ngx_http_sandbox_json_t *j);
 static void ngx_http_sandbox_e2b_session_more(ngx_http_request_t *r,
-    ngx_http_sandbox_json_t *j, const sbx_f_session_t *session);
+    ngx_http_sandbox_json_t *j, const ngx_http_sandbox_op_session_t *s);
 static void ngx_http_sandbox_e2b_session_token(ngx_http_request_t *r,
     ngx_http_sandbox_json_t *j, ngx_http_sandbox_e2b_token_e kind,
     const char *id);
 static ngx_int_t ngx_http_sandbox_e2b_get_frame(
-    ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
-    const u_char *payload, ngx_fd_t fd);
-static ngx_int_t ngx_http_sandbox_e2b_network_frame(
     ngx_http_sandbox_call_t *call, const sbx_frame_t *frame,
     const u_char *payload, ngx_fd_t fd);
 
@@ -94,7 +91,7 @@ ngx_http_sandbox_e2b_sandbox(ngx_http_request_t *r,
     ngx_http_sandbox_e2b_session_url(r, j, session->id);
 
     if (whole) {
-        ngx_http_sandbox_e2b_session_more(r, j, session);
+        ngx_http_sandbox_e2b_session_more(r, j, s);
     }
 
     ngx_http_sandbox_json_raw(j, "}");
@@ -173,10 +170,12 @@ ngx_http_sandbox_e2b_session_host(ngx_http_request_t *r,
 
 static void
 ngx_http_sandbox_e2b_session_more(ngx_http_request_t *r,
-    ngx_http_sandbox_json_t *j, const sbx_f_session_t *session)
+    ngx_http_sandbox_json_t *j, const ngx_http_sandbox_op_session_t *s)
 {
-    uint32_t  flags;
+    uint32_t                flags;
+    const sbx_f_session_t  *session;
 
+    session = &s->session;
     flags = session->flags;
 
     if (!(flags & SBX_CREATE_NO_TOKEN)) {
@@ -199,12 +198,8 @@ ngx_http_sandbox_e2b_session_more(ngx_http_request_t *r,
         ngx_http_sandbox_json_raw(j, "null");
     }
 
-    /* what was granted, whatever was asked for */
-
-    ngx_http_sandbox_json_raw(j, ",\"allowInternetAccess\":false,"
-                                 "\"network\":{\"allowOut\":[],"
-                                 "\"denyOut\":[\"0.0.0.0/0\"],"
-                                 "\"allowPublicTraffic\":");
+    ngx_http_sandbox_e2b_network_json(j, s);
+    ngx_http_sandbox_json_raw(j, ",\"allowPublicTraffic\":");
     ngx_http_sandbox_json_bool(j, !(flags & SBX_CREATE_PORT_TOKEN));
     ngx_http_sandbox_json_raw(j, "},\"lifecycle\":{\"onTimeout\":");
     ngx_http_sandbox_json_cstring(j, (flags & SBX_CREATE_ON_TIMEOUT_PAUSE)
@@ -294,66 +289,4 @@ ngx_http_sandbox_e2b_kill(ngx_http_request_t *r)
     }
 
     return ngx_http_sandbox_op_start(r, call);
-}
-
-
-/* There is nothing to be changed of what is always the same. */
-
-typedef struct {
-    uint32_t          pad;
-    sbx_json_list_t   allow;
-} ngx_http_sandbox_e2b_network_t;
-
-
-ngx_int_t
-ngx_http_sandbox_e2b_network(ngx_http_request_t *r)
-{
-    sbx_error_t                     e;
-    ngx_http_sandbox_e2b_network_t  body;
-
-    static const sbx_json_field_t   fields[] = {
-        { .name = "allowOut", .type = SBX_JSON_STRINGS, .max = 1024,
-          .nullable = 1,
-          .offset = offsetof(ngx_http_sandbox_e2b_network_t, allow) },
-        NGX_HTTP_SANDBOX_E2B_LAX
-    };
-
-    ngx_memzero(&body, sizeof(body));
-
-    if (ngx_http_sandbox_op_bind(r, fields, &body, &e) != 0) {
-        return ngx_http_sandbox_e2b_fault(r, &e);
-    }
-
-    if (body.allow.nelts != 0) {
-        return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INVALID_REQUEST,
-                                        "allowOut: this server gives no "
-                                        "sandbox a network; leave it out");
-    }
-
-    return ngx_http_sandbox_op_session_ask(r,
-                                         ngx_http_sandbox_e2b_network_frame);
-}
-
-
-static ngx_int_t
-ngx_http_sandbox_e2b_network_frame(ngx_http_sandbox_call_t *call,
-    const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
-{
-    ngx_int_t            rc;
-    ngx_http_request_t  *r;
-
-    rc = ngx_http_sandbox_op_session_part(call, frame, payload, fd);
-
-    if (rc != NGX_DECLINED) {
-        return rc;
-    }
-
-    r = call->request;
-
-    if (ngx_http_sandbox_op_session_note(r, call->data) != NGX_OK) {
-        return ngx_http_sandbox_op_broken(call, "more than memory holds");
-    }
-
-    return ngx_http_sandbox_op_finish(call,
-                                      ngx_http_sandbox_op_no_content(r));
 }

@@ -1,11 +1,10 @@
 /*
- * Changing a session that there is: its time and metadata, pause and resume.
+ * Changing a session that there is: its time, metadata and network, pause and
+ * resume.
  * All of them are answered with the session, once the broker has it on disk.
  */
 
 #include "ngx_http_sandbox_v1_create.h"
-
-#include <sys/mman.h>
 
 
 typedef struct {
@@ -13,16 +12,15 @@ typedef struct {
     uint32_t          pad;
     uint32_t          timeout_seen;
     uint32_t          metadata_seen;
+    uint32_t          network_seen;
     sbx_json_map_t    metadata;
+    sbx_json_network_t  network;
 } ngx_http_sandbox_v1_patch_t;
 
 
 static int ngx_http_sandbox_v1_patch_check(ngx_http_request_t *r,
     const ngx_http_sandbox_v1_patch_t *body, sbx_patch_t *patch,
     sbx_error_t *e);
-static int ngx_http_sandbox_v1_patch_blob(ngx_http_request_t *r,
-    const ngx_http_sandbox_v1_patch_t *body, sbx_patch_t *patch,
-    ngx_fd_t *blob, sbx_error_t *e);
 static ngx_int_t ngx_http_sandbox_v1_change(ngx_http_request_t *r,
     sbx_op_t op, const sbx_patch_t *patch, ngx_fd_t blob);
 
@@ -38,6 +36,9 @@ static const sbx_json_field_t  ngx_http_sandbox_v1_patch_fields[] = {
       .max = NGX_HTTP_SANDBOX_OP_META_PAIRS,
       .offset = PATCH(metadata), .seen = PATCH(metadata_seen) },
 
+    { .name = "network", .type = SBX_JSON_NETWORK,
+      .offset = PATCH(network), .seen = PATCH(network_seen) },
+
     { .name = NULL }
 };
 
@@ -45,10 +46,11 @@ static const sbx_json_field_t  ngx_http_sandbox_v1_patch_fields[] = {
 ngx_int_t
 ngx_http_sandbox_v1_patch(ngx_http_request_t *r)
 {
-    sbx_error_t                  e;
-    sbx_patch_t                  patch;
-    sbx_auto_fd                  blob = -1;
-    ngx_http_sandbox_v1_patch_t  body;
+    sbx_error_t                    e;
+    sbx_patch_t                    patch;
+    sbx_auto_fd                    blob = -1;
+    ngx_http_sandbox_v1_patch_t    body;
+    ngx_http_sandbox_op_network_t  network;
 
     ngx_memzero(&body, sizeof(body));
     ngx_memzero(&patch, sizeof(patch));
@@ -57,7 +59,14 @@ ngx_http_sandbox_v1_patch(ngx_http_request_t *r)
                                  &e)
         != 0
         || ngx_http_sandbox_v1_patch_check(r, &body, &patch, &e) != 0
-        || ngx_http_sandbox_v1_patch_blob(r, &body, &patch, &blob, &e) != 0)
+        || ngx_http_sandbox_op_network(r->pool, &body.network, 0, "/network",
+                                       &network, &e)
+           != 0
+        || ngx_http_sandbox_op_patch_blob(r, body.metadata_seen
+                                             ? &body.metadata : NULL,
+                                          body.network_seen ? &network : NULL,
+                                          &patch, &blob, &e)
+           != 0)
     {
         return ngx_http_sandbox_problem_core(r, &e);
     }
@@ -76,10 +85,6 @@ ngx_http_sandbox_v1_patch_check(ngx_http_request_t *r,
     sbx_limits_t                   limits;
     ngx_http_sandbox_main_conf_t  *smcf;
 
-    if (body->metadata_seen) {
-        patch->flags |= SBX_PATCH_META;
-    }
-
     if (body->timeout_seen) {
         smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
 
@@ -95,49 +100,6 @@ ngx_http_sandbox_v1_patch_check(ngx_http_request_t *r,
     }
 
     return ngx_http_sandbox_op_metadata(&body->metadata, e);
-}
-
-
-static int
-ngx_http_sandbox_v1_patch_blob(ngx_http_request_t *r,
-    const ngx_http_sandbox_v1_patch_t *body, sbx_patch_t *patch,
-    ngx_fd_t *blob, sbx_error_t *e)
-{
-    sbx_auto_fd               fd = -1;
-    ngx_http_sandbox_json_t   j;
-
-    ngx_http_sandbox_json_init(&j, r->pool);
-    ngx_http_sandbox_op_metadata_json(&j, &body->metadata);
-
-    if (j.failed) {
-        return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
-    }
-
-    if (j.size > SBX_META_MAX) {
-        return sbx_error(e, 0, SBX_E_INVALID,
-                         "/metadata: takes %zu bytes as JSON, more than the "
-                         "%d that fit", (size_t) j.size, SBX_META_MAX);
-    }
-
-    if (j.size == 0) {
-        return 0;
-    }
-
-    fd = memfd_create("sandbox", MFD_CLOEXEC|MFD_ALLOW_SEALING);
-
-    if (fd == -1
-        || ngx_http_sandbox_op_blob_write(fd, &j, NULL, 0, NULL, 0) != 0)
-    {
-        ngx_log_error(NGX_LOG_ERR, r->connection->log, ngx_errno,
-                      "sandbox could not write the metadata of a session");
-        return sbx_error(e, ngx_errno, SBX_E_INTERNAL,
-                         "no memory file for metadata");
-    }
-
-    patch->meta_size = (uint32_t) j.size;
-    *blob = sbx_steal_fd(&fd);
-
-    return 0;
 }
 
 

@@ -30,6 +30,9 @@ const sbx_json_field_t  ngx_http_sandbox_v1_resource_fields[] = {
     RESOURCE("inodes", inodes),
     RESOURCE_OR_NULL("exec_timeout_s", exec_timeout),
     RESOURCE("max_output_bytes", max_output),
+    RESOURCE("connections", connections),
+    RESOURCE_OR_NULL("network_rate", network_rate),
+    RESOURCE_OR_NULL("network_bytes", network_bytes),
     { .name = NULL }
 };
 
@@ -39,7 +42,7 @@ const sbx_json_field_t  ngx_http_sandbox_v1_resource_fields[] = {
 static const sbx_json_field_t  ngx_http_sandbox_v1_manifest_fields[] = {
 
     { .name = "network", .type = SBX_JSON_NETWORK,
-      .offset = MANIFEST(network) },
+      .offset = MANIFEST(network), .seen = MANIFEST(network_seen) },
 
     { .name = "resources", .type = SBX_JSON_OBJECT,
       .fields = ngx_http_sandbox_v1_resource_fields,

@@ -1,6 +1,10 @@
 #include "ngx_http_sandbox_v1_session.h"
 
+#include "ngx_http_sandbox_op_network.h"
 
+
+static const char *ngx_http_sandbox_v1_session_network(
+    const sbx_f_session_t *session);
 static void ngx_http_sandbox_v1_session_resources(ngx_http_sandbox_json_t *j,
     const sbx_f_session_t *session);
 static void ngx_http_sandbox_v1_session_enforcement(
@@ -77,7 +81,16 @@ ngx_http_sandbox_v1_session_json(ngx_http_sandbox_json_t *j,
         }
     }
 
-    ngx_http_sandbox_json_raw(j, "],\"network\":\"none\",\"isolated\":");
+    ngx_http_sandbox_json_raw(j, "],\"network\":");
+    ngx_http_sandbox_json_cstring(j, ngx_http_sandbox_v1_session_network(
+                                         session));
+
+    if (s->rules_len != 0) {
+        ngx_http_sandbox_json_raw(j, ",\"network_rules\":");
+        ngx_http_sandbox_op_network_json(j, s->rules, s->rules_len);
+    }
+
+    ngx_http_sandbox_json_raw(j, ",\"isolated\":");
     ngx_http_sandbox_json_bool(j, session->isolated != 0);
 
     ngx_http_sandbox_v1_session_resources(j, session);
@@ -88,6 +101,17 @@ ngx_http_sandbox_v1_session_json(ngx_http_sandbox_json_t *j,
     }
 
     ngx_http_sandbox_json_raw(j, "}");
+}
+
+
+static const char *
+ngx_http_sandbox_v1_session_network(const sbx_f_session_t *session)
+{
+    if (session->network == SBX_NETWORK_NONE) {
+        return "none";
+    }
+
+    return session->network_open ? "open" : "restricted";
 }
 
 
@@ -174,5 +198,13 @@ ngx_http_sandbox_v1_session_usage(ngx_http_sandbox_json_t *j,
     ngx_http_sandbox_json_int(j, (int64_t) usage->disk);
     ngx_http_sandbox_json_raw(j, ",\"inodes\":");
     ngx_http_sandbox_json_int(j, (int64_t) usage->inodes);
+    ngx_http_sandbox_json_raw(j, ",\"connections\":");
+    ngx_http_sandbox_json_int(j, (int64_t) usage->connections);
+    ngx_http_sandbox_json_raw(j, ",\"network_sent\":");
+    ngx_http_sandbox_json_int(j, (int64_t) usage->network_sent);
+    ngx_http_sandbox_json_raw(j, ",\"network_received\":");
+    ngx_http_sandbox_json_int(j, (int64_t) usage->network_received);
+    ngx_http_sandbox_json_raw(j, ",\"network_refused\":");
+    ngx_http_sandbox_json_int(j, (int64_t) usage->network_refused);
     ngx_http_sandbox_json_raw(j, "}");
 }

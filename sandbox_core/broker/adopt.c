@@ -65,6 +65,8 @@ sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds)
     s->control = fds[0];
     s->pidfd = fds[1];
     s->disk = fds[2];
+    s->launched.netns = fds[3];
+    s->way.traffic = fds[4];
     s->stored = 1;
     s->ready = 1;
     s->recorded = 1;
@@ -80,6 +82,7 @@ sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds)
 
     if (sbx_adopt_take(s, msg, &e) == 0) {
         sbx_session_run(s);
+        sbx_way_adopt(s);
 
         if (grave != NULL) {
             /* it was ending: nobody is to find it alive again */
@@ -127,7 +130,7 @@ sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg, sbx_error_t *e)
                          "its directory is missing");
     }
 
-    if (sbx_record_read(s->dir, &head, &s->meta, e) != 0) {
+    if (sbx_record_read(s->dir, &head, &s->meta, &s->way.rules, e) != 0) {
         return -1;
     }
 
@@ -142,6 +145,7 @@ sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg, sbx_error_t *e)
 
     s->info = head.info;
     s->uid_first = head.uid_first;
+    s->way.routed = head.routed ? 1 : 0;
     memcpy(s->key, head.key, sizeof(s->key));
     memcpy(s->digest, head.digest, sizeof(s->digest));
     s->keyed = s->key[0] != '\0';
@@ -163,6 +167,12 @@ sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg, sbx_error_t *e)
 
     if (s->exited) {
         return sbx_error(e, 0, SBX_E_INTERNAL, "its init has died");
+    }
+
+    if (s->info.network_size != 0
+        && sbx_network_check(s->way.rules, s->info.network_size, e) != 0)
+    {
+        return -1;
     }
 
     if (!b->configured) {
@@ -338,7 +348,7 @@ sbx_adopt_groups(sbx_broker_t *b)
 static void
 sbx_adopt_stuck(sbx_broker_t *b, const char *id, const sbx_error_t *e)
 {
-    char               *meta;
+    char               *meta, *network;
     sbx_error_t         ignored;
     sbx_session_t       s;
     sbx_record_head_t   head;
@@ -351,8 +361,11 @@ sbx_adopt_stuck(sbx_broker_t *b, const char *id, const sbx_error_t *e)
     dir = openat(b->sessions_dir, id,
                  O_RDONLY|O_DIRECTORY|O_CLOEXEC|O_NOFOLLOW);
 
-    if (dir != -1 && sbx_record_read(dir, &head, &meta, &ignored) == 0) {
+    if (dir != -1
+        && sbx_record_read(dir, &head, &meta, &network, &ignored) == 0)
+    {
         free(meta);
+        free(network);
         memset(&s, 0, sizeof(sbx_session_t));
         s.uid_first = head.uid_first;
         (void) sbx_ids_retake(b, &s);
@@ -363,7 +376,7 @@ sbx_adopt_stuck(sbx_broker_t *b, const char *id, const sbx_error_t *e)
 static void
 sbx_adopt_grave(sbx_broker_t *b, const char *id)
 {
-    char               *meta;
+    char               *meta, *network;
     sbx_error_t         e;
     sbx_record_head_t   head;
     sbx_auto_fd         dir = -1;
@@ -371,11 +384,12 @@ sbx_adopt_grave(sbx_broker_t *b, const char *id)
     dir = openat(b->sessions_dir, id,
                  O_RDONLY|O_DIRECTORY|O_CLOEXEC|O_NOFOLLOW);
 
-    if (dir == -1 || sbx_record_read(dir, &head, &meta, &e) != 0) {
+    if (dir == -1 || sbx_record_read(dir, &head, &meta, &network, &e) != 0) {
         return;
     }
 
     free(meta);
+    free(network);
 
     if (strcmp(head.info.id, id) == 0 && !head.pooled
         && sbx_graves_find(b, id) == NULL)

@@ -68,6 +68,8 @@ static void sbx_broker_records(sbx_event_t *ev, uint32_t events);
 static void sbx_broker_take_over(sbx_broker_t *b);
 static void sbx_broker_bequeath(int out, sbx_keep_t kind, uint64_t number,
     const sbx_session_t *s, const int *fds);
+static void sbx_broker_bequeath_egress(const sbx_broker_t *b, int out);
+static void sbx_broker_write(int out, sbx_link_t *msg, const int *fds);
 static void sbx_broker_done(sbx_broker_t *b);
 
 
@@ -126,6 +128,7 @@ sbx_broker_start(sbx_broker_t *b, sbx_error_t *e)
     sbx_list_init(&b->calls);
     sbx_list_init(&b->sessions);
     sbx_pool_open(b);
+    sbx_outlet_open(b);
     b->letters_last = &b->letters;
     b->link_event.handler = sbx_broker_link;
     b->link_event.data = b;
@@ -314,6 +317,10 @@ sbx_broker_stored(sbx_broker_t *b, sbx_store_t *store, const sbx_link_t *msg,
         sbx_control_adopt(b, msg->number, fds[0]);
         return 0;
 
+    case SBX_KEEP_EGRESS:
+        sbx_outlet_adopt(b, msg->pid, msg->number, fds);
+        return 0;
+
     case SBX_KEEP_NONE:
         return 0;
 
@@ -368,6 +375,8 @@ sbx_broker_restore(sbx_broker_t *b, sbx_store_t *store)
         b->quotas.draining.value = 0;
     }
 
+    sbx_outlet_adopted(b);
+
     for (i = 0; i < store->n; i++) {
         sbx_adopt_session(b, &store->sessions[i].msg,
                           store->sessions[i].fds);
@@ -406,7 +415,10 @@ sbx_broker_link(sbx_event_t *ev, uint32_t events)
         switch (msg.type) {
 
         case SBX_LINK_EXIT:
-            sbx_session_exited(b, msg.pid, msg.status);
+            if (!sbx_outlet_exited(b, msg.pid)) {
+                sbx_session_exited(b, msg.pid, msg.status);
+            }
+
             break;
 
         case SBX_LINK_STORED:
@@ -436,12 +448,9 @@ void
 sbx_broker_tell(sbx_broker_t *b, sbx_link_type_t type, sbx_keep_t kind,
     uint64_t number, const sbx_session_t *s, const int *fds)
 {
-    unsigned       i;
-    sbx_link_t     msg;
-    sbx_letter_t  *letter;
+    sbx_link_t  msg;
 
     memset(&msg, 0, sizeof(sbx_link_t));
-    msg.magic = SBX_LINK_MAGIC;
     msg.type = (uint16_t) type;
     msg.kind = (uint16_t) kind;
     msg.number = number;
@@ -451,10 +460,21 @@ sbx_broker_tell(sbx_broker_t *b, sbx_link_type_t type, sbx_keep_t kind,
         memcpy(msg.id, s->info.id, sizeof(msg.id));
     }
 
-    i = fds != NULL ? sbx_link_fds(kind) : 0;
+    sbx_broker_post(b, &msg, fds);
+}
+
+
+void
+sbx_broker_post(sbx_broker_t *b, sbx_link_t *msg, const int *fds)
+{
+    unsigned       i;
+    sbx_letter_t  *letter;
+
+    msg->magic = SBX_LINK_MAGIC;
+    i = fds != NULL ? sbx_link_fds(msg->kind) : 0;
 
     if (b->letters == NULL
-        && sbx_link_send(b->options->link, &msg, fds, i) == 0)
+        && sbx_link_send(b->options->link, msg, fds, i) == 0)
     {
         return;
     }
@@ -466,7 +486,7 @@ sbx_broker_tell(sbx_broker_t *b, sbx_link_type_t type, sbx_keep_t kind,
         return;
     }
 
-    letter->msg = msg;
+    letter->msg = *msg;
     letter->nfds = i;
 
     for (i = 0; i < letter->nfds; i++) {
@@ -581,12 +601,9 @@ static void
 sbx_broker_bequeath(int out, sbx_keep_t kind, uint64_t number,
     const sbx_session_t *s, const int *fds)
 {
-    unsigned    i;
     sbx_link_t  msg;
 
     memset(&msg, 0, sizeof(sbx_link_t));
-    msg.magic = SBX_LINK_MAGIC;
-    msg.type = SBX_LINK_STORE;
     msg.kind = (uint16_t) kind;
     msg.number = number;
 
@@ -595,13 +612,46 @@ sbx_broker_bequeath(int out, sbx_keep_t kind, uint64_t number,
         memcpy(msg.id, s->info.id, sizeof(msg.id));
     }
 
-    for (i = 0; i < sbx_link_fds(kind); i++) {
+    sbx_broker_write(out, &msg, fds);
+}
+
+
+static void
+sbx_broker_bequeath_egress(const sbx_broker_t *b, int out)
+{
+    int         fds[SBX_LINK_FDS];
+    sbx_link_t  msg;
+
+    if (b->outlet.pid == 0 || b->outlet.killed) {
+        return;
+    }
+
+    memset(&msg, 0, sizeof(sbx_link_t));
+    msg.kind = SBX_KEEP_EGRESS;
+    msg.number = b->outlet.slot.first;
+    msg.pid = b->outlet.pid;
+    fds[0] = b->outlet.control;
+    fds[1] = b->outlet.pidfd;
+
+    sbx_broker_write(out, &msg, fds);
+}
+
+
+static void
+sbx_broker_write(int out, sbx_link_t *msg, const int *fds)
+{
+    unsigned  i;
+
+    msg->magic = SBX_LINK_MAGIC;
+    msg->type = SBX_LINK_STORE;
+
+    for (i = 0; i < sbx_link_fds(msg->kind); i++) {
         /* as many as the kind has: NOLINTNEXTLINE */
-        msg.fds[i] = fds[i];
+        msg->fds[i] = fds[i];
         (void) fcntl(fds[i], F_SETFD, 0);
     }
 
-    (void) sbx_write_all(out, &msg, sizeof(sbx_link_t));
+    (void) sbx_write_all(out, msg, sizeof(sbx_link_t));
 }
 
 
@@ -662,13 +712,12 @@ sbx_broker_take_over(sbx_broker_t *b)
         s = sbx_node_of(node, sbx_session_t, link);
 
         if (s->stored && s->pidfd != -1 && s->control != -1) {
-            fds[0] = s->control;
-            fds[1] = s->pidfd;
-            fds[2] = s->disk;
+            sbx_session_fds(s, fds);
             sbx_broker_bequeath(out, SBX_KEEP_SESSION, 0, s, fds);
         }
     }
 
+    sbx_broker_bequeath_egress(b, out);
     (void) lseek(out, 0, SEEK_SET);
 
     options.keeper = 1;
@@ -689,6 +738,7 @@ sbx_broker_done(sbx_broker_t *b)
 
     sbx_record_writer_close(&b->writer);
     sbx_pool_close(b);
+    sbx_outlet_close(b);
     sbx_control_close_all(b);
     sbx_languages_close(b);
     sbx_discard_close(b);

@@ -13,6 +13,7 @@
 #include "list.h"
 #include "log.h"
 #include "loop.h"
+#include "network.h"
 #include "options.h"
 #include "record.h"
 #include "sandbox_languages.h"
@@ -45,9 +46,6 @@
                                              was over */
 
 
-typedef struct sbx_broker_s   sbx_broker_t;
-typedef struct sbx_session_s  sbx_session_t;
-typedef struct sbx_call_out_s sbx_call_out_t;
 typedef struct sbx_alter_s   sbx_alter_t;
 typedef struct sbx_pool_s    sbx_pool_t;
 
@@ -213,6 +211,7 @@ struct sbx_session_s {
     sbx_timer_t              idle;
     sbx_sampled_t            sampled;
     uint64_t                 touched;   /* us: by a call or a command's end */
+    sbx_way_t                way;
 
     sbx_pool_t              *pool;      /* that it waits in, or is made for */
     sbx_node_t               pooling;   /* in its .ready */
@@ -480,6 +479,7 @@ struct sbx_broker_s {
     sbx_discard_t   *discard;
     sbx_quotas_t     quotas;
     sbx_pools_t      pools;
+    sbx_outlet_t     outlet;
     sbx_languages_t *languages;       /* NULL: none */
     uint64_t         ended[SBX_METRICS_ENDED];    /* sessions */
     uint64_t         over[SBX_METRICS_REASONS];   /* commands */
@@ -498,6 +498,8 @@ int sbx_broker_main(sbx_options_t *options);
 /* Tells the keeper; never waits.  fds are copied if they must. */
 void sbx_broker_tell(sbx_broker_t *b, sbx_link_type_t type, sbx_keep_t kind,
     uint64_t number, const sbx_session_t *s, const int *fds);
+/* The same of a message that is all there but for its magic. */
+void sbx_broker_post(sbx_broker_t *b, sbx_link_t *msg, const int *fds);
 /* Every session ends, then the broker. */
 void sbx_broker_end(sbx_broker_t *b);
 /* Called when a session is gone. */
@@ -638,6 +640,11 @@ void sbx_create(sbx_broker_t *b, sbx_call_out_t *call,
     const sbx_create_t *body, int blob);
 /* The session runs, or has failed: answers who waits for it. */
 void sbx_create_answer(sbx_session_t *s);
+/* Its metadata and the rules of its network, from the blob. */
+int sbx_create_keep(sbx_session_t *s, const sbx_create_t *body,
+    const char *data, sbx_error_t *e);
+int sbx_create_copy(const char *from, size_t size, char **to,
+    sbx_error_t *e);
 /* The contents of a sealed memfd of just size bytes, the caller's. */
 int sbx_create_read(int blob, size_t size, char **data, sbx_error_t *e);
 /* The template that a name stands for: the built-in one has two. */
@@ -660,6 +667,8 @@ int sbx_session_barred(sbx_broker_t *b, const sbx_call_t *head);
 int sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     const char *rules, size_t rules_size, sbx_error_t *e);
 int sbx_session_watch(sbx_session_t *s, sbx_error_t *e);
+/* In the order that the keeper has them. */
+void sbx_session_fds(const sbx_session_t *s, int fds[SBX_LINK_FDS]);
 void sbx_session_recorded(sbx_session_t *s, int err);
 void sbx_session_run(sbx_session_t *s);
 void sbx_session_exited(sbx_broker_t *b, pid_t pid, int status);
@@ -694,6 +703,8 @@ int sbx_command_send_with(sbx_session_t *s, sbx_op_t op, uint32_t token,
 /* The groups that there are follow limits that are to be the session's. */
 int sbx_command_change(sbx_session_t *s, const sbx_limits_t *limits,
     sbx_error_t *e);
+/* Once more what init had no room for. */
+void sbx_command_retry(sbx_session_t *s);
 /* FREEZE or THAW, now or when there is room: the last one counts. */
 void sbx_command_tell(sbx_session_t *s, sbx_op_t op);
 /* Forgets the groups (their files go with the session's) and refuses what
@@ -719,7 +730,7 @@ int sbx_change_freeze(sbx_session_t *s, int frozen, sbx_error_t *e);
 /* The timer of its life, or of its pause. */
 void sbx_change_clock(sbx_session_t *s);
 sbx_record_job_t *sbx_change_record(sbx_session_t *s,
-    const sbx_f_session_t *info, const char *meta);
+    const sbx_f_session_t *info, const char *meta, const char *network);
 
 /* resume.c: calls that a paused session is resumed for */
 /* 1: such a call, which has been taken over. */
@@ -768,6 +779,10 @@ void sbx_credit_close(sbx_session_t *s);
 int sbx_ids_open(sbx_broker_t *b, sbx_error_t *e);
 /* A reservation from the store. */
 void sbx_ids_adopt(sbx_broker_t *b, uint64_t number, int fd);
+/* Of anybody; the slot that .first names; given back. */
+int sbx_ids_slot(sbx_broker_t *b, sbx_slot_t *taken, sbx_error_t *e);
+int sbx_ids_slot_again(sbx_broker_t *b, sbx_slot_t *taken);
+void sbx_ids_slot_give(sbx_broker_t *b, sbx_slot_t *taken);
 int sbx_ids_take(sbx_broker_t *b, sbx_session_t *s, sbx_error_t *e);
 int sbx_ids_retake(sbx_broker_t *b, sbx_session_t *s);
 void sbx_ids_give(sbx_broker_t *b, sbx_session_t *s);

@@ -1,6 +1,6 @@
 /*
- * What can be changed of a session that runs: its time, its metadata, and
- * whether it is paused.
+ * What can be changed of a session that runs: its time, its metadata, what it
+ * may reach, and whether it is paused.
  *
  * Changes of a session go one after the other.  Each is written to the record
  * first, as a whole, and becomes true in memory only when it is on the disk:
@@ -29,9 +29,11 @@ struct sbx_alter_s {
     uint16_t         op;
     sbx_patch_t      patch;
     char            *meta;
+    char            *network;         /* rules */
     sbx_f_session_t  info;            /* what is being written */
     unsigned         held:1;          /* a RESUME, for calls that are held */
     unsigned         turns:1;         /* it was not so before */
+    unsigned         made:1;          /* the namespace has a way out */
 };
 
 
@@ -40,6 +42,8 @@ static sbx_alter_t *sbx_change_make(sbx_session_t *s, uint16_t op,
 static void sbx_change_free(sbx_session_t *s, sbx_alter_t *change);
 static int sbx_change_patch(sbx_broker_t *b, sbx_alter_t *change,
     const sbx_patch_t *patch, int blob, sbx_error_t *e);
+static int sbx_change_network(sbx_broker_t *b, const sbx_session_t *s,
+    const sbx_alter_t *change, sbx_error_t *e);
 static void sbx_change_next(sbx_session_t *s);
 static int sbx_change_begin(sbx_session_t *s, sbx_alter_t *change,
     sbx_error_t *e);
@@ -85,7 +89,8 @@ sbx_change_call(sbx_broker_t *b, sbx_call_out_t *call, const void *body,
     }
 
     if (call->head.op != SBX_OP_PAUSE
-        && sbx_change_patch(b, change, body, blob, &e) != 0)
+        && (sbx_change_patch(b, change, body, blob, &e) != 0
+            || sbx_change_network(b, s, change, &e) != 0))
     {
         sbx_change_free(s, change);
         sbx_call_error(call, &e);
@@ -172,6 +177,7 @@ sbx_change_free(sbx_session_t *s, sbx_alter_t *change)
     sbx_list_remove(&change->link);
     s->nchanges--;
     free(change->meta);
+    free(change->network);
     free(change);
 }
 
@@ -180,18 +186,27 @@ static int
 sbx_change_patch(sbx_broker_t *b, sbx_alter_t *change,
     const sbx_patch_t *patch, int blob, sbx_error_t *e)
 {
-    uint32_t      known;
-    sbx_limits_t  limits;
+    size_t               size;
+    uint32_t             known;
+    sbx_limits_t         limits;
+    sbx_auto_free char  *data = NULL;
 
     change->patch = *patch;
-    known = SBX_PATCH_TIMEOUT|SBX_PATCH_EXTEND
-            | (change->op == SBX_OP_PATCH ? SBX_PATCH_META : 0);
+    known = SBX_PATCH_TIMEOUT|SBX_PATCH_EXTEND;
+
+    if (change->op == SBX_OP_PATCH) {
+        known |= SBX_PATCH_META|SBX_PATCH_NETWORK;
+    }
+
+    size = (size_t) patch->meta_size + patch->network_size;
 
     if ((patch->flags & ~known) != 0
         || (patch->flags & (SBX_PATCH_EXTEND|SBX_PATCH_TIMEOUT))
            == SBX_PATCH_EXTEND
         || (patch->meta_size != 0 && !(patch->flags & SBX_PATCH_META))
-        || (patch->meta_size != 0) != (blob != -1)
+        || (!(patch->flags & SBX_PATCH_NETWORK)
+            && (patch->network != 0 || patch->network_size != 0))
+        || (size != 0) != (blob != -1)
         || ((patch->flags & SBX_PATCH_TIMEOUT)
             && patch->timeout == SBX_UNSET))
     {
@@ -209,7 +224,7 @@ sbx_change_patch(sbx_broker_t *b, sbx_alter_t *change,
         }
     }
 
-    if (patch->meta_size == 0) {
+    if (size == 0) {
         return 0;
     }
 
@@ -218,7 +233,27 @@ sbx_change_patch(sbx_broker_t *b, sbx_alter_t *change,
                          SBX_META_MAX);
     }
 
-    return sbx_create_read(blob, patch->meta_size, &change->meta, e);
+    if (patch->network_size > SBX_NETWORK_SIZE) {
+        return sbx_error(e, 0, SBX_E_MANIFEST,
+                         "/network: takes more than %d bytes",
+                         SBX_NETWORK_SIZE);
+    }
+
+    return sbx_create_read(blob, size, &data, e) == 0
+           && sbx_create_copy(data, patch->meta_size, &change->meta, e) == 0
+           && sbx_create_copy(data + patch->meta_size, patch->network_size,
+                              &change->network, e) == 0 ? 0 : -1;
+}
+
+
+static int
+sbx_change_network(sbx_broker_t *b, const sbx_session_t *s,
+    const sbx_alter_t *change, sbx_error_t *e)
+{
+    return (change->patch.flags & SBX_PATCH_NETWORK) == 0
+           ? 0 : sbx_way_admit(b, s->info.template, change->patch.network,
+                               change->network, change->patch.network_size,
+                               "/network", e);
 }
 
 
@@ -260,6 +295,10 @@ sbx_change_failed(sbx_session_t *s, sbx_alter_t *change,
 
     op = change->op;
 
+    if (change->made) {
+        sbx_way_unmake(s);
+    }
+
     sbx_log_error(SBX_LOG_ERROR,
                   &(sbx_log_about_t) { s->request, s->info.id }, e,
                   "session stays as it was");
@@ -287,7 +326,7 @@ sbx_change_failed(sbx_session_t *s, sbx_alter_t *change,
 static int
 sbx_change_begin(sbx_session_t *s, sbx_alter_t *change, sbx_error_t *e)
 {
-    const char  *meta;
+    const char  *meta, *network;
 
     if (!sbx_change_settle(s, change, sbx_broker_clock_ms())) {
         return 0;
@@ -305,8 +344,20 @@ sbx_change_begin(sbx_session_t *s, sbx_alter_t *change, sbx_error_t *e)
         return -1;
     }
 
+    if (s->info.network == SBX_NETWORK_NONE
+        && change->info.network != SBX_NETWORK_NONE)
+    {
+        if (sbx_way_make(s, e) != 0) {
+            return -1;
+        }
+
+        change->made = 1;
+    }
+
     meta = (change->patch.flags & SBX_PATCH_META) ? change->meta : s->meta;
-    s->job = sbx_change_record(s, &change->info, meta);
+    network = (change->patch.flags & SBX_PATCH_NETWORK) ? change->network
+                                                        : s->way.rules;
+    s->job = sbx_change_record(s, &change->info, meta, network);
 
     if (s->job != NULL) {
         sbx_record_queue(&s->broker->writer, s->job);
@@ -370,6 +421,12 @@ sbx_change_settle(sbx_session_t *s, sbx_alter_t *change, int64_t now)
 
     if (change->patch.flags & SBX_PATCH_META) {
         info->meta_size = change->patch.meta_size;
+        changed = 1;
+    }
+
+    if (change->patch.flags & SBX_PATCH_NETWORK) {
+        info->network = change->patch.network;
+        info->network_size = change->patch.network_size;
         changed = 1;
     }
 
@@ -496,14 +553,23 @@ sbx_change_over(sbx_session_t *s, sbx_alter_t *change, const sbx_error_t *e)
 static void
 sbx_change_apply(sbx_session_t *s, sbx_alter_t *change)
 {
+    uint32_t     before;
     sbx_error_t  e;
 
+    before = s->info.network;
     s->info = change->info;
 
     if (change->patch.flags & SBX_PATCH_META) {
         free(s->meta);
         s->meta = change->meta;
         change->meta = NULL;
+    }
+
+    if (change->patch.flags & SBX_PATCH_NETWORK) {
+        free(s->way.rules);
+        s->way.rules = change->network;
+        change->network = NULL;
+        sbx_way_follow(s, before);
     }
 
     if (change->op == SBX_OP_RESUME && s->frozen
@@ -665,7 +731,7 @@ sbx_change_clock(sbx_session_t *s)
 
 sbx_record_job_t *
 sbx_change_record(sbx_session_t *s, const sbx_f_session_t *info,
-    const char *meta)
+    const char *meta, const char *network)
 {
     sbx_record_job_t   *job;
     sbx_record_head_t   head;
@@ -676,9 +742,11 @@ sbx_change_record(sbx_session_t *s, const sbx_f_session_t *info,
     memcpy(head.key, s->key, sizeof(head.key));
     memcpy(head.digest, s->digest, sizeof(head.digest));
     head.meta_size = info->meta_size;
+    head.network_size = info->network_size;
+    head.routed = s->way.routed;
     head.pooled = s->pooled;
 
-    job = sbx_record_job(&head, meta, NULL, s->dir);
+    job = sbx_record_job(&head, meta, NULL, network, s->dir);
 
     if (job != NULL) {
         job->session = s;

@@ -585,6 +585,10 @@ sbx_command_queue_tick(sbx_timer_t *timer)
         sbx_command_tell(s, s->untold);
     }
 
+    if (s->way.untold) {
+        sbx_way_tell(s);
+    }
+
     now = sbx_now_us();
 
     (void) sbx_error(&e, 0, SBX_E_UNAVAILABLE,
@@ -678,7 +682,13 @@ sbx_command_tell(sbx_session_t *s, sbx_op_t op)
     }
 
     s->untold = op;
+    sbx_command_retry(s);
+}
 
+
+void
+sbx_command_retry(sbx_session_t *s)
+{
     if (s->queue.index == 0) {
         (void) sbx_timer_set(&s->broker->loop, &s->queue,
                              SBX_COMMAND_RETRY);

@@ -450,6 +450,18 @@ sbx_control_config(sbx_control_t *control, const sbx_config_t *config)
         return;
     }
 
+    if (config->egress_size > sizeof(config->egress)
+        || (config->egress_size != 0
+            && sbx_egress_table_check(config->egress, config->egress_size,
+                                      &e)
+               != 0))
+    {
+        (void) sbx_error(&e, 0, SBX_E_INVALID,
+                         "the table of the egress is malformed");
+        sbx_control_unfit(control, &e);
+        return;
+    }
+
     if (!sbx_packages_config_ok(config)) {
         (void) sbx_error(&e, 0, SBX_E_INVALID,
                          "what sessions install with is malformed");

@@ -27,6 +27,9 @@ static int sbx_create_blob(const sbx_create_t *body, int blob, char **data,
 static int sbx_create_env(const char *env, size_t size, sbx_error_t *e);
 static int sbx_create_rules(sbx_broker_t *b, const sbx_call_t *head,
     const sbx_create_t *body, const char *data, sbx_error_t *e);
+static int sbx_create_network(sbx_broker_t *b, sbx_call_out_t *call,
+    const sbx_create_t *body, const char *data);
+static size_t sbx_create_size(const sbx_create_t *body);
 static int sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
     const sbx_create_t *body, const char *data, sbx_session_t **session,
     sbx_error_t *e);
@@ -64,6 +67,10 @@ sbx_create(sbx_broker_t *b, sbx_call_out_t *call, const sbx_create_t *body,
         || sbx_create_rules(b, &call->head, &create, data, &e) != 0)
     {
         sbx_create_failed(call, &e);
+        return;
+    }
+
+    if (sbx_create_network(b, call, &create, data) != 0) {
         return;
     }
 
@@ -356,8 +363,8 @@ sbx_create_limits(sbx_broker_t *b, sbx_create_t *body, sbx_error_t *e)
 }
 
 
-/* Metadata, environment, file rules.  Sealed, it cannot change under our
- * eyes. */
+/* Metadata, environment, file rules, rules of the network.  Sealed, it cannot
+ * change under our eyes. */
 
 static int
 sbx_create_blob(const sbx_create_t *body, int blob, char **data,
@@ -381,7 +388,13 @@ sbx_create_blob(const sbx_create_t *body, int blob, char **data,
                          SBX_RULES_MAX);
     }
 
-    size = (size_t) body->meta_size + body->env_size + body->rules_size;
+    if (body->network_size > SBX_NETWORK_SIZE) {
+        return sbx_error(e, 0, SBX_E_MANIFEST,
+                         "/manifest/network: takes more than %d bytes",
+                         SBX_NETWORK_SIZE);
+    }
+
+    size = sbx_create_size(body) + body->network_size;
 
     if ((size != 0) != (blob != -1)) {
         return sbx_error(e, 0, SBX_E_INVALID, "the blob is missing");
@@ -495,6 +508,77 @@ sbx_create_rules(sbx_broker_t *b, const sbx_call_t *head,
 }
 
 
+/* Where the rules of the network begin. */
+
+static size_t
+sbx_create_size(const sbx_create_t *body)
+{
+    return (size_t) body->meta_size + body->env_size + body->rules_size;
+}
+
+
+/* What the worker has checked as well.  -1: the call has been refused. */
+
+static int
+sbx_create_network(sbx_broker_t *b, sbx_call_out_t *call,
+    const sbx_create_t *body, const char *data)
+{
+    const char     *mend;
+    sbx_error_t     e;
+    sbx_f_error_t   error;
+
+    if (sbx_way_admit(b, body->template, body->network,
+                      data != NULL ? data + sbx_create_size(body) : NULL,
+                      body->network_size, "/manifest/network", &e)
+        == 0)
+    {
+        return 0;
+    }
+
+    mend = sbx_way_lacks(b, body->network);
+    sbx_call_fill(&error, &e);
+    (void) snprintf(error.mend, sizeof(error.mend), "%s",
+                    mend != NULL ? mend : "");
+    sbx_call_fail(call, &error);
+
+    return -1;
+}
+
+
+int
+sbx_create_keep(sbx_session_t *s, const sbx_create_t *body, const char *data,
+    sbx_error_t *e)
+{
+    if (data == NULL) {
+        return 0;
+    }
+
+    return sbx_create_copy(data, body->meta_size, &s->meta, e) == 0
+           && sbx_create_copy(data + sbx_create_size(body),
+                              body->network_size, &s->way.rules, e) == 0
+           ? 0 : -1;
+}
+
+
+int
+sbx_create_copy(const char *from, size_t size, char **to, sbx_error_t *e)
+{
+    if (size == 0) {
+        return 0;
+    }
+
+    *to = malloc(size);
+
+    if (*to == NULL) {
+        return sbx_error(e, ENOMEM, SBX_E_UNAVAILABLE, "out of memory");
+    }
+
+    memcpy(*to, from, size);
+
+    return 0;
+}
+
+
 static int
 sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
     const sbx_create_t *body, const char *data, sbx_session_t **session,
@@ -512,15 +596,9 @@ sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
     env = data == NULL ? NULL : data + body->meta_size;
     rules = data == NULL ? NULL : env + body->env_size;
 
-    if (body->meta_size != 0 && data != NULL) {
-        s->meta = malloc(body->meta_size);
-
-        if (s->meta == NULL) {
-            sbx_session_free(s);
-            return sbx_error(e, ENOMEM, SBX_E_UNAVAILABLE, "out of memory");
-        }
-
-        memcpy(s->meta, data, body->meta_size);
+    if (sbx_create_keep(s, body, data, e) != 0) {
+        sbx_session_free(s);
+        return -1;
     }
 
     if (sbx_ids_take(b, s, e) != 0
@@ -643,6 +721,8 @@ sbx_create_info(sbx_session_t *s, const sbx_call_t *head,
     info->meta_size = body->meta_size;
     info->limits = body->limits;
     info->idle_timeout = body->idle_timeout;
+    info->network = body->network;
+    info->network_size = body->network_size;
     info->enforcement = b->enforcement;
 
     if (body->flags & SBX_CREATE_MEMORY_RLIMIT) {
@@ -662,7 +742,7 @@ sbx_create_info(sbx_session_t *s, const sbx_call_t *head,
 int
 sbx_create_record(sbx_session_t *s, sbx_error_t *e)
 {
-    s->job = sbx_change_record(s, &s->info, s->meta);
+    s->job = sbx_change_record(s, &s->info, s->meta, s->way.rules);
 
     if (s->job == NULL) {
         return sbx_error(e, errno, SBX_E_UNAVAILABLE,

@@ -219,7 +219,7 @@ sbx_ids_grow(sbx_broker_t *b)
 
 
 int
-sbx_ids_take(sbx_broker_t *b, sbx_session_t *s, sbx_error_t *e)
+sbx_ids_slot(sbx_broker_t *b, sbx_slot_t *taken, sbx_error_t *e)
 {
     uint32_t     i, n, slot;
     sbx_cell_t  *cell;
@@ -239,9 +239,9 @@ sbx_ids_take(sbx_broker_t *b, sbx_session_t *s, sbx_error_t *e)
                 cell->used++;
                 cell->next = slot + 1;
 
-                s->cell = i;
-                s->slot = slot;
-                s->uid_first = cell->first + (uint64_t) slot * SBX_IDS_SLOT;
+                taken->cell = i;
+                taken->slot = slot;
+                taken->first = cell->first + (uint64_t) slot * SBX_IDS_SLOT;
 
                 return 0;
             }
@@ -253,10 +253,8 @@ sbx_ids_take(sbx_broker_t *b, sbx_session_t *s, sbx_error_t *e)
 }
 
 
-/* The slot that an adopted session's record names. */
-
 int
-sbx_ids_retake(sbx_broker_t *b, sbx_session_t *s)
+sbx_ids_slot_again(sbx_broker_t *b, sbx_slot_t *taken)
 {
     uint32_t     i;
     uint64_t     slot;
@@ -265,14 +263,14 @@ sbx_ids_retake(sbx_broker_t *b, sbx_session_t *s)
     for (i = 0; i < b->ids.ncells; i++) {
         cell = &b->ids.cells[i];
 
-        if (s->uid_first < cell->first) {
+        if (taken->first < cell->first) {
             continue;
         }
 
-        slot = (s->uid_first - cell->first) / SBX_IDS_SLOT;
+        slot = (taken->first - cell->first) / SBX_IDS_SLOT;
 
         if (slot >= cell->slots || cell->taken[slot]
-            || cell->first + slot * SBX_IDS_SLOT != s->uid_first)
+            || cell->first + slot * SBX_IDS_SLOT != taken->first)
         {
             continue;
         }
@@ -280,8 +278,8 @@ sbx_ids_retake(sbx_broker_t *b, sbx_session_t *s)
         cell->taken[slot] = 1;
         cell->used++;
 
-        s->cell = i;
-        s->slot = (uint32_t) slot;
+        taken->cell = i;
+        taken->slot = (uint32_t) slot;
 
         return 0;
     }
@@ -291,17 +289,68 @@ sbx_ids_retake(sbx_broker_t *b, sbx_session_t *s)
 
 
 void
-sbx_ids_give(sbx_broker_t *b, sbx_session_t *s)
+sbx_ids_slot_give(sbx_broker_t *b, sbx_slot_t *taken)
 {
     sbx_cell_t  *cell;
 
-    if (s->uid_first == 0) {
+    if (taken->first == 0) {
         return;
     }
 
-    cell = &b->ids.cells[s->cell];
-    cell->taken[s->slot] = 0;
+    cell = &b->ids.cells[taken->cell];
+    cell->taken[taken->slot] = 0;
     cell->used--;
+    taken->first = 0;
+}
+
+
+int
+sbx_ids_take(sbx_broker_t *b, sbx_session_t *s, sbx_error_t *e)
+{
+    sbx_slot_t  taken;
+
+    if (sbx_ids_slot(b, &taken, e) != 0) {
+        return -1;
+    }
+
+    s->cell = taken.cell;
+    s->slot = taken.slot;
+    s->uid_first = taken.first;
+
+    return 0;
+}
+
+
+/* The slot that an adopted session's record names. */
+
+int
+sbx_ids_retake(sbx_broker_t *b, sbx_session_t *s)
+{
+    sbx_slot_t  taken;
+
+    taken.first = s->uid_first;
+
+    if (sbx_ids_slot_again(b, &taken) != 0) {
+        return -1;
+    }
+
+    s->cell = taken.cell;
+    s->slot = taken.slot;
+
+    return 0;
+}
+
+
+void
+sbx_ids_give(sbx_broker_t *b, sbx_session_t *s)
+{
+    sbx_slot_t  taken;
+
+    taken.first = s->uid_first;
+    taken.cell = s->cell;
+    taken.slot = s->slot;
+
+    sbx_ids_slot_give(b, &taken);
     s->uid_first = 0;
 }
 

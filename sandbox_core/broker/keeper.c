@@ -12,11 +12,12 @@
  *   link      a socketpair to the broker of the day (link.h)
  *   store     descriptors that must outlive a broker: the configuration,
  *             the reservations of ids, a copy of each control connection,
- *             and the control socket and pidfd of each session
+ *             and of each session and of the egress the control socket, the
+ *             pidfd and what else is of it
  *
- * Sessions' first processes are the keeper's children (the broker clones
- * them with CLONE_PARENT), so their ends are seen here and told to the
- * broker.  A broker that dies is started again and is sent the store.
+ * Sessions' first processes and the egress are the keeper's children (the
+ * broker clones them with CLONE_PARENT), so their ends are seen here and told
+ * to the broker.  A broker that dies is started again and is sent the store.
  *
  * Everything ends on a signal, when the broker asks for it, or when the last
  * control connection is gone: the broker is told (or started once more) to
@@ -389,7 +390,9 @@ sbx_keeper_reap(sbx_keeper_t *k)
         for (i = 0; i < k->nkept; i++) {
             kept = &k->kept[i];
 
-            if (kept->msg.kind == SBX_KEEP_SESSION && kept->msg.pid == pid
+            if ((kept->msg.kind == SBX_KEEP_SESSION
+                 || kept->msg.kind == SBX_KEEP_EGRESS)
+                && kept->msg.pid == pid
                 && !(kept->msg.flags & (SBX_LINK_EXITED|SBX_LINK_ORPHAN)))
             {
                 kept->msg.flags |= SBX_LINK_EXITED;
@@ -714,10 +717,16 @@ sbx_keeper_finish(sbx_keeper_t *k)
         (void) kill(k->broker, SIGKILL);
     }
 
-    for (i = 0; i < k->nkept; i++) {
+    /* the egress ends when nobody has the other end of its socket; from the
+     * last one on: removing moves that into the gap */
+
+    for (i = k->nkept; i-- > 0; ) {
         if (k->kept[i].msg.kind == SBX_KEEP_SESSION) {
             (void) syscall(SYS_pidfd_send_signal, k->kept[i].fds[1], SIGKILL,
                            NULL, 0);
+
+        } else if (k->kept[i].msg.kind == SBX_KEEP_EGRESS) {
+            sbx_keeper_remove(k, &k->kept[i]);
         }
     }
 

@@ -17,8 +17,11 @@ sbx_link_fds(sbx_keep_t kind)
     case SBX_KEEP_CONTROL:
         return 1;
 
+    case SBX_KEEP_EGRESS:
+        return 2;
+
     case SBX_KEEP_SESSION:
-        return 3;
+        return 5;
 
     case SBX_KEEP_NONE:
         break;

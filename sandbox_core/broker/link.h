@@ -10,7 +10,7 @@
 
 
 #define SBX_LINK_MAGIC    0x4b584253u     /* "SBXK" */
-#define SBX_LINK_FDS      3
+#define SBX_LINK_FDS      5
 
 
 typedef enum {
@@ -34,8 +34,11 @@ typedef enum {
     SBX_KEEP_CONFIG,          /* memfd of a sbx_config_t; one */
     SBX_KEEP_IDS,             /* the socket that reserves cell .number */
     SBX_KEEP_CONTROL,         /* a control connection, .number */
-    SBX_KEEP_SESSION          /* control socket, pidfd and disk of .id, whose
+    SBX_KEEP_SESSION,         /* control socket, pidfd, disk, network
+                                 namespace and traffic page of .id, whose
                                  first process is .pid */
+    SBX_KEEP_EGRESS           /* control socket and pidfd of .pid, which has
+                                 the ids from .number on */
 } sbx_keep_t;
 
 

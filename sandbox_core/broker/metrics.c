@@ -50,6 +50,7 @@ sbx_metrics_call(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
     m.used = b->quotas.used;
     sbx_quota_limits(b, SBX_SCOPE_NODE, "", "", 1, &m.limits);
     sbx_pool_metrics(b, m.pools);
+    sbx_way_metrics(b, &m);
 
     (void) sbx_call_frame(call, SBX_F_METRICS, &m, sizeof(sbx_f_metrics_t),
                           NULL, 0);

@@ -222,23 +222,13 @@ static int
 sbx_pool_hand_over(sbx_session_t *s, const sbx_call_t *head,
     const sbx_create_t *body, const char *data)
 {
-    char          *meta;
     sbx_broker_t  *b;
 
     b = s->broker;
-    meta = NULL;
 
-    if (body->meta_size != 0 && data != NULL) {
-        meta = malloc(body->meta_size);
-
-        if (meta == NULL) {
-            return -1;
-        }
-
-        memcpy(meta, data, body->meta_size);
+    if (sbx_create_keep(s, body, data, &s->error) != 0) {
+        return -1;
     }
-
-    s->meta = meta;
 
     if (sbx_pool_tell(s, body, data != NULL ? data + body->meta_size : NULL)
         != 0
@@ -280,15 +270,27 @@ sbx_pool_hand_over(sbx_session_t *s, const sbx_call_t *head,
 static int
 sbx_pool_tell(sbx_session_t *s, const sbx_create_t *body, const char *env)
 {
-    sbx_error_t         e;
-    sbx_auto_fd         fd = -1;
-    sbx_launch_t        launch;
-    sbx_packages_own_t  own = { NULL, NULL };
+    size_t               trust_size;
+    sbx_error_t          e;
+    sbx_auto_fd          fd = -1;
+    sbx_launch_t         launch;
+    sbx_auto_free char  *trust = NULL;
+    sbx_packages_own_t   own = { NULL, NULL };
+
+    if (sbx_outlet_trust(s->broker, s->info.template, &trust, &trust_size,
+                         &s->error)
+        != 0)
+    {
+        return -1;
+    }
 
     memset(&launch, 0, sizeof(sbx_launch_t));
     launch.limits = body->limits;
     launch.capabilities = body->capabilities;
     launch.create_flags = body->flags;
+    launch.network = body->network;
+    launch.trust = trust;
+    launch.trust_size = trust_size;
     launch.cgroup = s->cgroup;
     launch.env = env;
     launch.env_size = body->env_size;

@@ -24,9 +24,9 @@
 
 
 #define SBX_RECORD_MAGIC     0x52584253u      /* "SBXR" */
-#define SBX_RECORD_VERSION   4
+#define SBX_RECORD_VERSION   5
 #define SBX_RECORD_MAX       (sizeof(sbx_record_head_t) + SBX_META_MAX        \
-                              + SBX_ENV_MAX)
+                              + SBX_ENV_MAX + SBX_NETWORK_SIZE)
 #define SBX_RECORD_BASIS     0xcbf29ce484222325u
 
 
@@ -34,6 +34,8 @@ static void *sbx_record_thread(void *data);
 static int sbx_record_write(sbx_record_writer_t *w, sbx_record_job_t *job);
 static int sbx_record_check(const sbx_record_head_t *head, size_t size,
     const uint8_t *rest, sbx_error_t *e);
+static size_t sbx_record_rest(const sbx_record_head_t *head);
+static char *sbx_record_part(const uint8_t *from, size_t size);
 
 
 uint64_t
@@ -231,13 +233,13 @@ sbx_record_file(const char *name, const void *data, size_t size, int dir)
 
 sbx_record_job_t *
 sbx_record_job(sbx_record_head_t *head, const void *meta, const void *env,
-    int dir)
+    const void *network, int dir)
 {
     size_t             size;
     uint8_t           *p;
     sbx_record_job_t  *job;
 
-    size = sizeof(sbx_record_head_t) + head->meta_size + head->env_size;
+    size = sizeof(sbx_record_head_t) + sbx_record_rest(head);
     job = malloc(sizeof(sbx_record_job_t) + size);
 
     if (job == NULL) {
@@ -268,10 +270,14 @@ sbx_record_job(sbx_record_head_t *head, const void *meta, const void *env,
         memcpy(p + head->meta_size, env, head->env_size);
     }
 
+    if (head->network_size != 0) {
+        memcpy(p + head->meta_size + head->env_size, network,
+               head->network_size);
+    }
+
     head->sum = sbx_record_sum(&head->size, sizeof(sbx_record_head_t)
                                - offsetof(sbx_record_head_t, size), 0);
-    head->sum = sbx_record_sum(p, head->meta_size + head->env_size,
-                               head->sum);
+    head->sum = sbx_record_sum(p, sbx_record_rest(head), head->sum);
 
     memcpy(job->data, head, sizeof(sbx_record_head_t));
 
@@ -319,17 +325,27 @@ sbx_record_done(sbx_record_writer_t *w)
 }
 
 
+/* Of what comes after it. */
+
+static size_t
+sbx_record_rest(const sbx_record_head_t *head)
+{
+    return (size_t) head->meta_size + head->env_size + head->network_size;
+}
+
+
 int
 sbx_record_read(int dir, sbx_record_head_t *head, char **meta,
-    sbx_error_t *e)
+    char **network, sbx_error_t *e)
 {
-    char                   *text;
     size_t                  size;
+    const uint8_t          *rest;
     struct stat             st;
     sbx_auto_fd             fd = -1;
     sbx_auto_free uint8_t  *data = NULL;
 
     *meta = NULL;
+    *network = NULL;
 
     fd = openat(dir, SBX_RECORD_NAME, O_RDONLY|O_CLOEXEC|O_NOFOLLOW);
 
@@ -352,26 +368,48 @@ sbx_record_read(int dir, sbx_record_head_t *head, char **meta,
     }
 
     memcpy(head, data, sizeof(sbx_record_head_t));
+    rest = data + sizeof(sbx_record_head_t);
 
-    if (sbx_record_check(head, size, data + sizeof(sbx_record_head_t), e)
-        != 0)
-    {
+    if (sbx_record_check(head, size, rest, e) != 0) {
         return -1;
     }
 
     if (head->meta_size != 0) {
-        text = malloc(head->meta_size + 1);
+        *meta = sbx_record_part(rest, head->meta_size);
 
-        if (text == NULL) {
+        if (*meta == NULL) {
             return sbx_error(e, ENOMEM, SBX_E_INTERNAL, "out of memory");
         }
+    }
 
-        memcpy(text, data + sizeof(sbx_record_head_t), head->meta_size);
-        text[head->meta_size] = '\0';
-        *meta = text;
+    if (head->network_size != 0) {
+        *network = sbx_record_part(rest + head->meta_size + head->env_size,
+                                   head->network_size);
+
+        if (*network == NULL) {
+            free(*meta);
+            *meta = NULL;
+            return sbx_error(e, ENOMEM, SBX_E_INTERNAL, "out of memory");
+        }
     }
 
     return 0;
+}
+
+
+static char *
+sbx_record_part(const uint8_t *from, size_t size)
+{
+    char  *part;
+
+    part = malloc(size + 1);
+
+    if (part != NULL) {
+        memcpy(part, from, size);
+        part[size] = '\0';
+    }
+
+    return part;
 }
 
 
@@ -389,8 +427,8 @@ sbx_record_check(const sbx_record_head_t *head, size_t size,
     if (head->magic != SBX_RECORD_MAGIC
         || head->version != SBX_RECORD_VERSION || head->size != size
         || head->meta_size > SBX_META_MAX || head->env_size > SBX_ENV_MAX
-        || size != sizeof(sbx_record_head_t) + head->meta_size
-                   + head->env_size)
+        || head->network_size > SBX_NETWORK_SIZE
+        || size != sizeof(sbx_record_head_t) + sbx_record_rest(head))
     {
         return sbx_error(e, 0, SBX_E_INTERNAL,
                          "the record is of another make or cut");
@@ -398,7 +436,7 @@ sbx_record_check(const sbx_record_head_t *head, size_t size,
 
     sum = sbx_record_sum(&head->size, sizeof(sbx_record_head_t)
                          - offsetof(sbx_record_head_t, size), 0);
-    sum = sbx_record_sum(rest, head->meta_size + head->env_size, sum);
+    sum = sbx_record_sum(rest, sbx_record_rest(head), sum);
 
     if (sum != head->sum) {
         return sbx_error(e, 0, SBX_E_INTERNAL, "the record is damaged");
@@ -411,7 +449,9 @@ sbx_record_check(const sbx_record_head_t *head, size_t size,
         || (!head->pooled
             && (!sbx_name_ok(info->tenant, strlen(info->tenant))
                 || !sbx_name_ok(info->user, strlen(info->user))))
-        || info->meta_size != head->meta_size)
+        || info->meta_size != head->meta_size
+        || info->network > SBX_NETWORK_LISTS
+        || info->network_size != head->network_size)
     {
         return sbx_error(e, 0, SBX_E_INTERNAL, "the record is nonsense");
     }

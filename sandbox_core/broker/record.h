@@ -27,7 +27,9 @@ typedef struct {
     uint8_t           digest[16];
     uint32_t          meta_size;        /* follow the header */
     uint32_t          env_size;
+    uint32_t          network_size;     /* rules, last */
     uint32_t          pooled;           /* nobody's: there are no names */
+    uint32_t          routed;           /* it has once had a network */
     uint32_t          pad;
 } sbx_record_head_t;
 
@@ -66,7 +68,7 @@ void sbx_record_writer_close(sbx_record_writer_t *w);
 
 /* Fills the sums and sizes of head; the job is the caller's until queued. */
 sbx_record_job_t *sbx_record_job(sbx_record_head_t *head, const void *meta,
-    const void *env, int dir);
+    const void *env, const void *network, int dir);
 /* Any file of dir, whose name is a constant; NULL: errno. */
 sbx_record_job_t *sbx_record_file(const char *name, const void *data,
     size_t size, int dir);
@@ -77,11 +79,11 @@ sbx_record_job_t *sbx_record_done(sbx_record_writer_t *w);
 void sbx_record_job_free(sbx_record_job_t *job);
 
 /*
- * Reads and checks a record; *meta (NUL terminated, NULL if there is none) is
- * the caller's.  -1: missing or damaged.
+ * Reads and checks a record; *meta (NUL terminated) and *network, NULL if
+ * there is none, are the caller's.  -1: missing or damaged.
  */
 int sbx_record_read(int dir, sbx_record_head_t *head, char **meta,
-    sbx_error_t *e);
+    char **network, sbx_error_t *e);
 
 /* FNV-1a. */
 uint64_t sbx_record_sum(const void *p, size_t n, uint64_t sum);

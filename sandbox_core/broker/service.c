@@ -1,5 +1,6 @@
 #include "broker.h"
 
+#include <stdio.h>
 #include <string.h>
 
 
@@ -54,6 +55,7 @@ static const sbx_service_t  sbx_services[] = {
     { SBX_OP_END, sbx_service_destroy },
     { SBX_OP_SAMPLES, sbx_samples_call },
     { SBX_OP_METRICS, sbx_metrics_call },
+    { SBX_OP_REFUSALS, sbx_way_listen },
     { 0, NULL }
 };
 
@@ -85,6 +87,7 @@ sbx_service_call(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 static void
 sbx_service_health(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 {
+    size_t          n;
     sbx_error_t     e;
     sbx_doctor_t    d;
     sbx_f_health_t  health;
@@ -109,6 +112,12 @@ sbx_service_health(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
         sbx_layers_names(sbx_layers_weak(&b->layers), health.text,
                          sizeof(health.text));
 
+        if (sbx_outlet_lacking(b)) {
+            n = strlen(health.text);
+            (void) snprintf(health.text + n, sizeof(health.text) - n,
+                            "%segress", n != 0 ? ", " : "");
+        }
+
     } else {
         memcpy(health.text, e.text, sizeof(health.text));
     }
@@ -132,6 +141,11 @@ sbx_service_doctor(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 
     if (b->storage != NULL) {
         sbx_storage_check(b->storage, &check);
+        sbx_service_check(&check, call);
+    }
+
+    if (b->outlet.wanted) {
+        sbx_outlet_check(b, &check);
         sbx_service_check(&check, call);
     }
 
@@ -201,6 +215,12 @@ sbx_service_session(sbx_call_out_t *call, sbx_session_t *s,
         info.expires = sbx_broker_clock_ms() + (int64_t) info.left;
     }
 
+    info.network_open = sbx_network_open(
+        call->broker->config.egress, call->broker->config.egress_size,
+        sbx_create_means(call->broker, info.template),
+        (sbx_network_mode_t) info.network, s->way.rules, info.network_size)
+        == 1;
+
     if (usage != NULL) {
         info.usage = *usage;
         info.has_usage = 1;
@@ -209,6 +229,14 @@ sbx_service_session(sbx_call_out_t *call, sbx_session_t *s,
     if (sbx_call_frame(call, SBX_F_SESSION, &info, sizeof(sbx_f_session_t),
                        NULL, 0)
         != 0)
+    {
+        return -1;
+    }
+
+    if (usage != NULL && info.network_size != 0
+        && sbx_call_frame(call, SBX_F_NETWORK, s->way.rules,
+                          info.network_size, NULL, 0)
+           != 0)
     {
         return -1;
     }
@@ -274,6 +302,8 @@ sbx_service_get(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
         sbx_call_error(call, &e);
         return;
     }
+
+    sbx_way_usage(s, &usage);
 
     /* what it used while it was nobody's is not its owner's */
 

@@ -62,6 +62,7 @@ sbx_session_make(sbx_broker_t *b)
     s->control = -1;
     s->disk = -1;
     s->launched.status = -1;
+    s->launched.netns = -1;
     s->launched.kept[SBX_KEPT_MEMINFO] = -1;
     s->launched.kept[SBX_KEPT_MEMORY] = -1;
     s->number = 1;
@@ -98,6 +99,7 @@ sbx_session_make(sbx_broker_t *b)
     sbx_freeze_open(s);
     sbx_idle_open(s);
     sbx_samples_open(s);
+    sbx_way_open(s);
 
     return s;
 }
@@ -246,13 +248,21 @@ int
 sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     const char *rules, size_t rules_size, sbx_error_t *e)
 {
-    int                 rc;
-    char                dir[SBX_PATH_MAX];
-    sbx_launch_t        launch;
-    sbx_broker_t       *b;
-    sbx_packages_own_t  own = { NULL, NULL };
+    int                  rc;
+    char                 dir[SBX_PATH_MAX];
+    size_t               trust_size;
+    sbx_launch_t         launch;
+    sbx_broker_t        *b;
+    sbx_auto_free char  *trust = NULL;
+    sbx_packages_own_t   own = { NULL, NULL };
 
     b = s->broker;
+
+    if (sbx_way_page(s, e) != 0
+        || sbx_outlet_trust(b, s->info.template, &trust, &trust_size, e) != 0)
+    {
+        return -1;
+    }
 
     (void) snprintf(dir, sizeof(dir), "%s/sessions/%s",
                     b->options->state_dir, s->info.id);
@@ -284,6 +294,9 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     launch.init_filter_size = b->init_filter_size;
     launch.flags = SBX_LAUNCH_OWN_ACCOUNT;
     launch.create_flags = s->info.flags;
+    launch.network = s->info.network;
+    launch.trust = trust;
+    launch.trust_size = trust_size;
     launch.storage = b->storage;
 
     if (b->languages != NULL && b->languages->size != 0) {
@@ -315,6 +328,7 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
 
     if (rc != 0) {
         s->launched.status = -1;
+        s->launched.netns = -1;
         return -1;
     }
 
@@ -644,9 +658,29 @@ sbx_session_settle(sbx_session_t *s)
         return;
     }
 
+    if (s->info.network != SBX_NETWORK_NONE
+        && sbx_way_make(s, &s->error) != 0)
+    {
+        sbx_session_log(s, SBX_LOG_ERROR, s->error.err, s->error.text);
+        sbx_session_end(s, SBX_ENDED_NODE_RESTART, 1);
+        return;
+    }
+
     sbx_session_run(s);
+    sbx_way_follow(s, SBX_NETWORK_NONE);
     sbx_session_log(s, SBX_LOG_INFO, 0, "session created");
     sbx_create_answer(s);
+}
+
+
+void
+sbx_session_fds(const sbx_session_t *s, int fds[SBX_LINK_FDS])
+{
+    fds[0] = s->control;
+    fds[1] = s->pidfd;
+    fds[2] = s->disk;
+    fds[3] = s->launched.netns;
+    fds[4] = s->way.traffic;
 }
 
 
@@ -661,9 +695,7 @@ sbx_session_run(sbx_session_t *s)
     b->nrunning++;
 
     if (!s->stored) {
-        fds[0] = s->control;
-        fds[1] = s->pidfd;
-        fds[2] = s->disk;
+        sbx_session_fds(s, fds);
         sbx_broker_tell(b, SBX_LINK_STORE, SBX_KEEP_SESSION, 0, s, fds);
         s->stored = 1;
     }

@@ -115,6 +115,7 @@ sbx_session_cut(sbx_session_t *s)
 
     sbx_command_drop(s);
     sbx_change_drop(s);
+    sbx_way_cut(s);
 
     if (creating) {
         if (s->error.code == SBX_OK) {
@@ -392,6 +393,7 @@ sbx_session_free(sbx_session_t *s)
     sbx_idle_close(s);
     sbx_samples_close(s);
     sbx_freeze_close(s);
+    sbx_way_close(s);
     sbx_ids_give(s->broker, s);
     sbx_quota_give(s);
 

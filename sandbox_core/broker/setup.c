@@ -14,6 +14,7 @@ static void sbx_setup_probe(sbx_broker_t *b);
 static void sbx_setup_tell(const sbx_broker_t *b,
     const sbx_config_t *config);
 static int sbx_setup_isolation(sbx_broker_t *b, sbx_error_t *e);
+static void sbx_setup_egress(sbx_broker_t *b, const sbx_config_t *config);
 
 
 int
@@ -33,6 +34,8 @@ sbx_setup(sbx_broker_t *b, sbx_error_t *e)
     (void) sbx_error(&b->problem, 0, SBX_OK, "%s", "");
     b->configured = 1;
     b->ever_configured = 1;
+    sbx_outlet_configure(b);
+    sbx_outlet_await(b);
     sbx_pool_configure(b);
 
     return 0;
@@ -274,12 +277,49 @@ sbx_setup_change(sbx_broker_t *b, const sbx_config_t *config)
     memcpy(own->templates, config->templates, sizeof(own->templates));
     memcpy(own->defaults, config->defaults, sizeof(own->defaults));
     own->pools = config->pools;
+    sbx_setup_egress(b, config);
     sbx_packages_change(own, config);
     sbx_pool_configure(b);
 
     if (sbx_setup_keep_config(b, &e) != 0) {
         sbx_log_error(SBX_LOG_WARN, NULL, &e, "new configuration");
     }
+}
+
+
+/* Sessions made ahead trust what they were told when they were launched. */
+
+static void
+sbx_setup_egress(sbx_broker_t *b, const sbx_config_t *config)
+{
+    unsigned       i;
+    const char    *name;
+    sbx_config_t  *own;
+
+    own = &b->config;
+
+    if (own->egress_size == config->egress_size
+        && memcmp(own->egress, config->egress, own->egress_size) == 0)
+    {
+        /* files that it names may be others all the same */
+        sbx_outlet_configure(b);
+        return;
+    }
+
+    for (i = 0; i < b->pools.count; i++) {
+        name = b->pools.pool[i]->config.template;
+
+        if (sbx_egress_table_tls(own->egress, own->egress_size, name)
+            != sbx_egress_table_tls(config->egress, config->egress_size,
+                                    name))
+        {
+            sbx_pool_empty(b->pools.pool[i]);
+        }
+    }
+
+    memcpy(own->egress, config->egress, sizeof(own->egress));
+    own->egress_size = config->egress_size;
+    sbx_outlet_configure(b);
 }
 
 

@@ -1,46 +1,636 @@
-/* Connections. */
+/*
+ * Connections: how they come, where they go, and how they end.  What a
+ * session's program wanted to reach is what the kernel says that it did, never
+ * what it says itself.
+ */
 
-#include "egress.h"
+#include "conn.h"
+#include "sandbox_limits.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+
+#define SBX_EG_ORIGINAL_DST   80        /* of IPv4 and of IPv6 */
+#define SBX_EG_DNS_PORT       53
+
+/* A peer that is gone without a word is found within five minutes. */
+#define SBX_EG_KEEP_IDLE      120       /* seconds */
+#define SBX_EG_KEEP_INTERVAL  30
+#define SBX_EG_KEEP_COUNT     5
+
+
+typedef union {
+    struct sockaddr      any;
+    struct sockaddr_in   in;
+    struct sockaddr_in6  in6;
+} sbx_eg_sockaddr_t;
+
+
+static void sbx_eg_conn_accept(sbx_event_t *ev, uint32_t events);
+static void sbx_eg_conn_taken(sbx_eg_session_t *s, int fd);
+static int sbx_eg_conn_room(sbx_eg_session_t *s);
+static int sbx_eg_conn_destination(int fd, uint8_t address[16],
+    unsigned *port);
+static void sbx_eg_conn_address(const sbx_eg_sockaddr_t *sa,
+    uint8_t address[16], unsigned *port);
+static int sbx_eg_conn_loopback(const uint8_t address[16]);
+static void sbx_eg_conn_host_loopback(uint8_t address[16]);
+static void sbx_eg_conn_reset_fd(int fd);
+static void sbx_eg_conn_options(int fd);
+static int sbx_eg_conn_begin(sbx_eg_session_t *s, int fd,
+    const uint8_t address[16], unsigned port, sbx_eg_verdict_t verdict);
+static int sbx_eg_conn_connect(sbx_eg_conn_t *c);
+static void sbx_eg_conn_server(sbx_event_t *ev, uint32_t events);
+static void sbx_eg_conn_late(sbx_timer_t *timer);
+static int sbx_eg_conn_allowed(sbx_eg_conn_t *c, sbx_refused_t *why);
+static int sbx_eg_conn_names_allowed(sbx_eg_conn_t *c);
 
 
 int
 sbx_eg_conn_listen(sbx_eg_session_t *s, sbx_error_t *e)
 {
-    (void) s;
-    (void) e;
+    unsigned  i;
+
+    for (i = 0; i < SBX_EG_LISTENERS; i += 2) {
+        if (s->fds[i] == -1) {
+            continue;
+        }
+
+        s->events[i].handler = sbx_eg_conn_accept;
+        s->events[i].data = s;
+
+        if (sbx_event_add(&s->egress->loop, &s->events[i], s->fds[i],
+                          EPOLLIN)
+            != 0)
+        {
+            return sbx_error(e, errno, SBX_E_INTERNAL,
+                             "epoll_ctl() of a session's listener failed");
+        }
+    }
+
+    return 0;
+}
+
+
+static void
+sbx_eg_conn_accept(sbx_event_t *ev, uint32_t events)
+{
+    int                i, fd;
+    sbx_egress_t      *eg;
+    sbx_eg_session_t  *s;
+
+    (void) events;
+
+    s = ev->data;
+    eg = s->egress;
+
+    /* one session's many do not keep the others waiting */
+
+    for (i = 0; i < SBX_EG_ACCEPTS && ev->active; i++) {
+        fd = accept4(ev->fd, NULL, NULL, SOCK_NONBLOCK|SOCK_CLOEXEC);
+
+        if (fd != -1) {
+            sbx_eg_conn_taken(s, fd);
+            continue;
+        }
+
+        switch (errno) {
+
+        case EINTR:
+        case ECONNABORTED:
+            continue;
+
+        case EMFILE:
+        case ENFILE:
+        case ENOBUFS:
+        case ENOMEM:
+            /* what waits is still there when there is room again */
+
+            sbx_event_set(&eg->loop, ev, 0);
+
+            if (eg->relay->pause.index == 0
+                && sbx_timer_set(&eg->loop, &eg->relay->pause,
+                                 SBX_EG_ACCEPT_PAUSE)
+                   != 0)
+            {
+                sbx_event_set(&eg->loop, ev, EPOLLIN);
+            }
+
+            return;
+
+        default:
+            return;
+        }
+    }
+}
+
+
+static void
+sbx_eg_conn_taken(sbx_eg_session_t *s, int fd)
+{
+    unsigned          port;
+    uint8_t           address[16];
+    sbx_refused_t     why;
+    sbx_eg_verdict_t  verdict;
+
+    if (sbx_eg_conn_destination(fd, address, &port) != 0) {
+        sbx_eg_conn_reset_fd(fd);
+        return;
+    }
+
+    /* the session's own is never led here: it asks for the listener */
+
+    if (sbx_eg_conn_loopback(address)) {
+        sbx_eg_refused(s, SBX_REFUSED_ADDRESS, address, port, NULL);
+        sbx_eg_conn_reset_fd(fd);
+        return;
+    }
+
+    if (port == SBX_EG_DNS_PORT) {
+        sbx_eg_dns_accept(s, fd);
+        return;
+    }
+
+    sbx_eg_conn_host_loopback(address);
+
+    why = SBX_REFUSED_RULE;
+    verdict = sbx_eg_decide(s, address, port, &why);
+
+    if (verdict != SBX_EG_REFUSE && !sbx_eg_conn_room(s)) {
+        verdict = SBX_EG_REFUSE;
+        why = SBX_REFUSED_LIMIT;
+    }
+
+    if (verdict == SBX_EG_REFUSE) {
+        sbx_eg_refused(s, why, address, port, NULL);
+        sbx_eg_conn_reset_fd(fd);
+        return;
+    }
+
+    if (sbx_eg_conn_begin(s, fd, address, port, verdict) != 0) {
+        sbx_eg_conn_reset_fd(fd);
+    }
+}
+
+
+/* 1: the session may have one more. */
+
+static int
+sbx_eg_conn_room(sbx_eg_session_t *s)
+{
+    const sbx_eg_relay_t  *relay;
+
+    relay = s->egress->relay;
+
+    return relay->nconns < relay->max
+           && s->traffic->connections < s->connections
+           && (s->bytes == SBX_UNLIMITED
+               || s->traffic->sent + s->traffic->received < s->bytes);
+}
+
+
+static int
+sbx_eg_conn_destination(int fd, uint8_t address[16], unsigned *port)
+{
+    socklen_t          len;
+    sbx_eg_sockaddr_t  local, original;
+
+    len = sizeof(local);
+    memset(&local, 0, sizeof(local));
+
+    if (getsockname(fd, &local.any, &len) == -1) {
+        return -1;
+    }
+
+    len = sizeof(original);
+    memset(&original, 0, sizeof(original));
+
+    if (local.any.sa_family == AF_INET
+        && getsockopt(fd, SOL_IP, SBX_EG_ORIGINAL_DST, &original, &len) == 0
+        && original.any.sa_family == AF_INET)
+    {
+        sbx_eg_conn_address(&original, address, port);
+        return 0;
+    }
+
+    len = sizeof(original);
+
+    if (local.any.sa_family == AF_INET6
+        && getsockopt(fd, SOL_IPV6, SBX_EG_ORIGINAL_DST, &original, &len) == 0
+        && original.any.sa_family == AF_INET6)
+    {
+        sbx_eg_conn_address(&original, address, port);
+        return 0;
+    }
+
+    /* it was not led here: then it is what it says */
+
+    if (local.any.sa_family != AF_INET && local.any.sa_family != AF_INET6) {
+        return -1;
+    }
+
+    sbx_eg_conn_address(&local, address, port);
+
+    return 0;
+}
+
+
+static void
+sbx_eg_conn_address(const sbx_eg_sockaddr_t *sa, uint8_t address[16],
+    unsigned *port)
+{
+    if (sa->any.sa_family == AF_INET6) {
+        memcpy(address, &sa->in6.sin6_addr, 16);
+        *port = ntohs(sa->in6.sin6_port);
+        return;
+    }
+
+    memset(address, 0, 10);
+    memset(address + 10, 0xff, 2);
+    memcpy(address + 12, &sa->in.sin_addr, 4);
+    *port = ntohs(sa->in.sin_port);
+}
+
+
+static int
+sbx_eg_conn_loopback(const uint8_t address[16])
+{
+    static const uint8_t  any[16];
+
+    if (IN6_IS_ADDR_V4MAPPED((const struct in6_addr *) (const void *) address))
+    {
+        return address[12] == 127 || address[12] == 0;
+    }
+
+    return memcmp(address, &in6addr_loopback, 16) == 0
+           || memcmp(address, any, 16) == 0;
+}
+
+
+/* The host's loopback is seen from a session at 240/8. */
+
+static void
+sbx_eg_conn_host_loopback(uint8_t address[16])
+{
+    if (IN6_IS_ADDR_V4MAPPED((const struct in6_addr *) (const void *) address)
+        && address[12] == 240)
+    {
+        address[12] = 127;
+    }
+}
+
+
+static void
+sbx_eg_conn_reset_fd(int fd)
+{
+    struct linger  linger;
+
+    linger.l_onoff = 1;
+    linger.l_linger = 0;
+
+    (void) setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+    (void) close(fd);
+}
+
+
+static void
+sbx_eg_conn_options(int fd)
+{
+    unsigned  i;
+
+    static const struct {
+        int  level;
+        int  name;
+        int  value;
+    } options[] = {
+        { SOL_SOCKET,  SO_KEEPALIVE,  1 },
+        { IPPROTO_TCP, TCP_KEEPIDLE,  SBX_EG_KEEP_IDLE },
+        { IPPROTO_TCP, TCP_KEEPINTVL, SBX_EG_KEEP_INTERVAL },
+        { IPPROTO_TCP, TCP_KEEPCNT,   SBX_EG_KEEP_COUNT },
+        { IPPROTO_TCP, TCP_NODELAY,   1 }
+    };
+
+    for (i = 0; i < sbx_nelts(options); i++) {
+        (void) setsockopt(fd, options[i].level, options[i].name,
+                          &options[i].value, sizeof(int));
+    }
+}
+
+
+/* 0: fd is taken over, and may be closed already. */
+
+static int
+sbx_eg_conn_begin(sbx_eg_session_t *s, int fd, const uint8_t address[16],
+    unsigned port, sbx_eg_verdict_t verdict)
+{
+    sbx_egress_t   *eg;
+    sbx_eg_conn_t  *c;
+
+    c = calloc(1, sizeof(sbx_eg_conn_t));
+
+    if (c == NULL) {
+        return -1;
+    }
+
+    eg = s->egress;
+    c->session = s;
+    c->side[SBX_EG_CLIENT].fd = fd;
+    c->side[SBX_EG_SERVER].fd = -1;
+    c->side[SBX_EG_CLIENT].event.data = c;
+    c->side[SBX_EG_SERVER].event.data = c;
+    c->side[SBX_EG_CLIENT].event.handler = sbx_eg_relay_event;
+    c->side[SBX_EG_SERVER].event.handler = sbx_eg_conn_server;
+    c->timer.handler = sbx_eg_conn_late;
+    c->timer.data = c;
+    c->connecting = 1;
+    c->port = (uint16_t) port;
+    memcpy(c->address, address, 16);
+    sbx_list_init(&c->waiting);
+    sbx_list_append(&s->conns, &c->node);
+    c->look = (uint8_t) sbx_eg_look_why(c, verdict);
+
+    s->traffic->connections++;
+    s->traffic->opened++;
+    eg->relay->nconns++;
+
+    sbx_eg_conn_options(fd);
+
+    /* of the client only whether it is gone */
+
+    if (sbx_event_add(&eg->loop, &c->side[SBX_EG_CLIENT].event, fd, 0) != 0
+        || sbx_eg_conn_connect(c) != 0)
+    {
+        sbx_eg_conn_close(c, 1);
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_eg_conn_connect(sbx_eg_conn_t *c)
+{
+    int                fd, rc;
+    socklen_t          len;
+    sbx_loop_t        *loop;
+    sbx_eg_sockaddr_t  sa;
+
+    loop = &c->session->egress->loop;
+    memset(&sa, 0, sizeof(sa));
+
+    if (IN6_IS_ADDR_V4MAPPED((const struct in6_addr *) (void *) c->address)) {
+        sa.in.sin_family = AF_INET;
+        sa.in.sin_port = htons(c->port);
+        memcpy(&sa.in.sin_addr, c->address + 12, 4);
+        len = sizeof(sa.in);
+
+    } else {
+        sa.in6.sin6_family = AF_INET6;
+        sa.in6.sin6_port = htons(c->port);
+        memcpy(&sa.in6.sin6_addr, c->address, 16);
+        len = sizeof(sa.in6);
+    }
+
+    fd = socket(sa.any.sa_family, SOCK_STREAM|SOCK_NONBLOCK|SOCK_CLOEXEC, 0);
+
+    if (fd == -1) {
+        return -1;
+    }
+
+    c->side[SBX_EG_SERVER].fd = fd;
+    sbx_eg_conn_options(fd);
+
+    do {
+        rc = connect(fd, &sa.any, len);
+    } while (rc == -1 && errno == EINTR);
+
+    if (rc == -1 && errno != EINPROGRESS) {
+        return -1;
+    }
+
+    if (sbx_timer_set(loop, &c->timer, SBX_EG_CONNECT_WAIT) != 0) {
+        return -1;
+    }
+
+    return sbx_event_add(loop, &c->side[SBX_EG_SERVER].event, fd, EPOLLOUT);
+}
+
+
+static void
+sbx_eg_conn_server(sbx_event_t *ev, uint32_t events)
+{
+    int             err;
+    socklen_t       len;
+    sbx_eg_conn_t  *c;
+
+    (void) events;
+
+    c = ev->data;
+    err = 0;
+    len = sizeof(err);
+
+    if (getsockopt(ev->fd, SOL_SOCKET, SO_ERROR, &err, &len) == -1
+        || err != 0)
+    {
+        sbx_eg_conn_close(c, 1);
+        return;
+    }
+
+    sbx_timer_del(&c->session->egress->loop, &c->timer);
+
+    c->connecting = 0;
+    ev->handler = sbx_eg_relay_event;
+    c->side[SBX_EG_SERVER].mode = SBX_EG_MODE_SPLICE;
+    c->side[SBX_EG_CLIENT].mode = c->look == SBX_EG_LOOK_NOT
+                                  ? SBX_EG_MODE_SPLICE : SBX_EG_MODE_LOOK;
+
+    sbx_eg_relay_go(c);
+}
+
+
+static void
+sbx_eg_conn_late(sbx_timer_t *timer)
+{
+    sbx_eg_conn_t  *c;
+
+    c = timer->data;
+
+    if (c->connecting) {
+        sbx_eg_conn_close(c, 1);
+        return;
+    }
+
+    sbx_eg_look_timer(c);
+}
+
+
+int
+sbx_eg_conn_refuse(sbx_eg_conn_t *c, sbx_refused_t why, const char *name)
+{
+    sbx_eg_refused(c->session, why, c->address, c->port, name);
 
     return -1;
 }
 
 
 void
+sbx_eg_conn_close(sbx_eg_conn_t *c, int reset)
+{
+    unsigned           i;
+    sbx_egress_t      *eg;
+    sbx_eg_side_t     *side;
+    sbx_eg_session_t  *s;
+
+    if (c->closed) {
+        return;
+    }
+
+    s = c->session;
+    eg = s->egress;
+    c->closed = 1;
+
+    sbx_timer_del(&eg->loop, &c->timer);
+    sbx_eg_credit_leave(c);
+    sbx_eg_filter_close(c);
+
+    for (i = 0; i < 2; i++) {
+        side = &c->side[i];
+        sbx_event_del(&eg->loop, &side->event);
+
+        if (side->pipe != NULL) {
+            sbx_eg_relay_pipe_free(eg, side->pipe, side->held == 0);
+            side->pipe = NULL;
+        }
+
+        if (side->fd == -1) {
+            continue;
+        }
+
+        if (reset) {
+            sbx_eg_conn_reset_fd(side->fd);
+
+        } else {
+            (void) close(side->fd);
+        }
+
+        side->fd = -1;
+    }
+
+    sbx_list_remove(&c->node);
+    s->traffic->connections--;
+    eg->relay->nconns--;
+
+    free(c->name);
+    sbx_loop_free(&eg->loop, c);
+}
+
+
+void
 sbx_eg_conn_close_all(sbx_eg_session_t *s)
 {
-    (void) s;
+    while (!sbx_list_empty(&s->conns)) {
+        sbx_eg_conn_close(sbx_node_of(s->conns.next, sbx_eg_conn_t, node), 1);
+    }
+}
+
+
+size_t
+sbx_eg_conn_count(const sbx_eg_session_t *s)
+{
+    return (size_t) s->traffic->connections;
 }
 
 
 void
 sbx_eg_conn_review(sbx_eg_session_t *s)
 {
-    (void) s;
+    sbx_node_t     *node, *next;
+    sbx_refused_t   why;
+    sbx_eg_conn_t  *c;
+
+    for (node = s->conns.next; node != &s->conns; node = next) {
+        next = node->next;
+        c = sbx_node_of(node, sbx_eg_conn_t, node);
+        why = SBX_REFUSED_RULE;
+
+        if (!sbx_eg_conn_allowed(c, &why)) {
+            (void) sbx_eg_conn_refuse(c, why, c->name);
+            sbx_eg_conn_close(c, 1);
+        }
+    }
+
+    sbx_eg_credit_reset(s);
 }
 
 
-size_t
-sbx_eg_conn_credit(sbx_eg_session_t *s, size_t wanted)
-{
-    (void) s;
-    (void) wanted;
+/* By what is known of it, which may be less than is asked of a new one. */
 
-    return 0;
+static int
+sbx_eg_conn_allowed(sbx_eg_conn_t *c, sbx_refused_t *why)
+{
+    sbx_eg_look_t      look;
+    sbx_eg_verdict_t   verdict;
+    sbx_eg_session_t  *s;
+
+    s = c->session;
+    verdict = sbx_eg_decide(s, c->address, c->port, why);
+
+    if (verdict == SBX_EG_REFUSE) {
+        return 0;
+    }
+
+    look = sbx_eg_look_why(c, verdict);
+
+    if (c->connecting || c->side[SBX_EG_CLIENT].mode == SBX_EG_MODE_LOOK) {
+
+        /* it will be judged by what holds then */
+
+        if (look > c->look) {
+            c->look = (uint8_t) look;
+        }
+
+        return 1;
+    }
+
+    if (look <= SBX_EG_LOOK_HEADER) {
+        return 1;
+    }
+
+    if (c->name != NULL) {
+        return sbx_eg_decide_named(s, c->address, c->port, c->name, why) == 0;
+    }
+
+    /* as much was looked at, and nothing was named; or it was not, and its
+     * client may have meant any of the names that lead there */
+
+    return c->look >= look || sbx_eg_conn_names_allowed(c);
 }
 
 
-void
-sbx_eg_conn_spend(sbx_eg_session_t *s, size_t n, int sent)
+static int
+sbx_eg_conn_names_allowed(sbx_eg_conn_t *c)
 {
-    (void) s;
-    (void) n;
-    (void) sent;
+    size_t             at;
+    const char        *name;
+    sbx_refused_t      why;
+    sbx_eg_session_t  *s;
+
+    at = 0;
+    s = c->session;
+
+    for ( ;; ) {
+        name = sbx_eg_names_next(s, c->address, &at);
+
+        if (name == NULL) {
+            return 1;
+        }
+
+        if (sbx_eg_decide_named(s, c->address, c->port, name, &why) != 0) {
+            return 0;
+        }
+    }
 }

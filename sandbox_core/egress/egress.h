@@ -30,6 +30,7 @@ typedef struct sbx_eg_dns_s      sbx_eg_dns_t;        /* dns.c */
 typedef struct sbx_eg_resolver_s  sbx_eg_resolver_t;  /* resolve.c */
 typedef struct sbx_eg_tls_s      sbx_eg_tls_t;        /* tls.c */
 typedef struct sbx_eg_addresses_s  sbx_eg_addresses_t;  /* addresses.c */
+typedef struct sbx_eg_relay_s    sbx_eg_relay_t;      /* relay.c */
 
 
 /*
@@ -79,6 +80,9 @@ struct sbx_eg_session_s {
     uint64_t             credit;         /* bytes that it may move now */
     uint64_t             credit_at;
     sbx_timer_t          credit_timer;
+    sbx_node_t           waiting;        /* connections, for credit */
+    unsigned             nwaiting;
+    size_t               share;          /* of each, while they are served */
     uint64_t             told_at;        /* refusals: see tell.c */
     unsigned             told;
     unsigned             untold;
@@ -95,6 +99,8 @@ struct sbx_egress_s {
     sbx_eg_resolver_t   *dns;            /* whom we ask */
     sbx_eg_tls_t        *tls;
     sbx_eg_addresses_t  *addresses;
+    sbx_eg_relay_t      *relay;
+    sbx_egress_record_t  configured;     /* an answer that waits for room */
 };
 
 
@@ -185,6 +191,8 @@ int sbx_eg_conn_listen(sbx_eg_session_t *s, sbx_error_t *e);
 void sbx_eg_conn_close_all(sbx_eg_session_t *s);
 /* Judges all of a session's connections again and cuts what is refused. */
 void sbx_eg_conn_review(sbx_eg_session_t *s);
+/* Connections of the session, now. */
+size_t sbx_eg_conn_count(const sbx_eg_session_t *s);
 /*
  * Bytes that the session may move now, 0: none before s->credit_timer, or
  * ever.  What was moved is taken by _spend() (sent: by the session).
@@ -197,13 +205,13 @@ void sbx_eg_refused(sbx_eg_session_t *s, sbx_refused_t why,
     const uint8_t *address, unsigned port, const char *name);
 
 
-/* config.c */
+/* config.c: fds stay the caller's. */
 int sbx_eg_config(sbx_egress_t *eg, const sbx_egress_task_t *task, int *fds,
     unsigned nfds, char name[SBX_NETWORK_HOST_MAX + 3], sbx_error_t *e);
 sbx_eg_policy_t *sbx_eg_policy_of(sbx_egress_t *eg, const char *template);
 void sbx_eg_policy_release(sbx_eg_policy_t *policy);
 
-/* egress.c */
+/* egress.c: until nobody has the other end of control; the exit status. */
 int sbx_egress_run(int control, int ca, int cert);
 sbx_eg_session_t *sbx_eg_session_find(sbx_egress_t *eg, const char *id);
 

@@ -16,6 +16,8 @@
 
 #define SBX_EGRESS_MAGIC     0x45584253u     /* "SBXE" */
 
+#define SBX_EGRESS_FILES_MAX (SBX_EGRESS_VALUES_MAX + 3)  /* of a CONFIG */
+
 #define SBX_EGRESS_FD        3     /* control, at exec */
 #define SBX_EGRESS_CA_FD     4     /* O_RDWR, root's 0600: key and certificate
                                       as PEM; empty: the egress makes them */
@@ -26,9 +28,10 @@ typedef enum {
     /* broker to egress */
     SBX_EGRESS_CONFIG = 1,    /* fds: sealed memfd of the table (.size bytes),
                                  of the host's resolv.conf (.extra bytes),
-                                 then a file for each 'h' and 's' row, in
-                                 their order.  Sessions are judged by it from
-                                 now on.  Answered: CONFIGURED */
+                                 then a file for each 'C', 'h' and 's' row, in
+                                 their order.  An empty table grants nothing.
+                                 Sessions are judged by it from now on.
+                                 Answered: CONFIGURED */
     SBX_EGRESS_GRANT,         /* fds: the sockets in the session (those of
                                  IPv4, and of IPv6 if .extra is 1: TCP, UDP
                                  each), then a memfd of a sbx_traffic_t.  Of a

@@ -73,8 +73,9 @@ int sbx_network_host_ok(const char *s, size_t len, char *out);
 /*
  * ---- a session's rules: records of 'a' (allow) or 'd' (deny), then the
  * rule's text with its NUL.  No allow: all that the operator allows.  An 'f'
- * with an empty text, first: what is allowed comes before what is denied
- * (otherwise denials come first).
+ * with an empty text, first: what is allowed is an exception to what is
+ * denied, and what neither names is as without rules (otherwise denials come
+ * first, and what no allow names is refused).
  */
 
 /* 0, or -1: SBX_E_INVALID for what no worker of ours has written. */
@@ -88,7 +89,7 @@ int sbx_network_next(const void *rules, size_t size, size_t *at,
 typedef struct {
     sbx_network_rule_t  *rules;
     size_t               n;
-    unsigned             allows:1;      /* has one that allows */
+    unsigned             allows:1;      /* what none allows is refused */
     unsigned             allow_first:1;
 } sbx_network_list_t;
 

@@ -96,9 +96,9 @@ typedef enum {
                                     if there are more */
 
     SBX_OP_METRICS       = 40,
-    SBX_OP_REFUSALS      = 41,   /* REFUSAL..., never an END: what sessions
-                                    are refused is told to the oldest of such
-                                    calls that are open */
+    SBX_OP_REFUSALS      = 41,   /* ACCEPTED, REFUSAL..., never an END: what
+                                    sessions are refused is told to the oldest
+                                    of such calls that are open */
 
     /* calls that are handed to the session's init */
     SBX_OP_EXEC          = 64,
@@ -533,6 +533,11 @@ typedef struct {
     int64_t           paused;             /* unix ms; 0: it runs */
     uint64_t          left;               /* paused: ms that it will have */
     uint64_t          idle_timeout;       /* ms; 0: none */
+    uint32_t          network;            /* sbx_network_mode_t */
+    uint32_t          network_size;       /* bytes of its rules, in a NETWORK
+                                             frame where has_usage is set */
+    uint32_t          network_open;       /* nothing public is refused */
+    uint32_t          network_pad;
 } sbx_f_session_t;
 
 typedef struct {

@@ -13,7 +13,8 @@
 static const sbx_json_field_t  sbx_json_network_fields[] = {
 
     { .name = "allow", .type = SBX_JSON_STRINGS, .max = SBX_JSON_HOSTS_MAX,
-      .offset = offsetof(sbx_json_network_t, allow) },
+      .offset = offsetof(sbx_json_network_t, allow),
+      .seen = offsetof(sbx_json_network_t, allow_seen) },
 
     { .name = "deny", .type = SBX_JSON_STRINGS, .max = SBX_JSON_HOSTS_MAX,
       .offset = offsetof(sbx_json_network_t, deny) },

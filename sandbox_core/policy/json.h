@@ -70,6 +70,7 @@ typedef struct {
 
 typedef struct {
     uint32_t         mode;        /* sbx_network_mode_t */
+    uint32_t         allow_seen;  /* an empty one allows nothing */
     sbx_json_list_t  allow;
     sbx_json_list_t  deny;
 } sbx_json_network_t;

@@ -152,7 +152,7 @@ sbx_network_list(const void *rules, size_t size, sbx_network_list_t *list,
             continue;
         }
 
-        list->allows |= !rule.deny;
+        list->allows |= !rule.deny && !list->allow_first;
         list->rules[list->n++] = rule;
     }
 

@@ -114,6 +114,7 @@ static const sbx_wire_shape_t  sbx_wire_shapes[] = {
     { SBX_OP_SAMPLES, sizeof(sbx_samples_t), sbx_wire_no_strings },
     { SBX_OP_END, sizeof(sbx_end_t), sbx_wire_no_strings },
     { SBX_OP_METRICS, 0, sbx_wire_no_strings },
+    { SBX_OP_REFUSALS, 0, sbx_wire_no_strings },
     { SBX_OP_EXEC, sizeof(sbx_exec_limits_t), sbx_wire_no_strings },
     { SBX_OP_FILE, 0, sbx_wire_no_strings },
     { SBX_OP_PROCESS, 0, sbx_wire_no_strings },
@@ -252,7 +253,6 @@ sbx_wire_check_task(const void *buf, size_t n, sbx_error_t *e)
     case SBX_OP_HAND_OVER:
         break;
 
-    case SBX_OP_NETWORK:
         if (task.token > SBX_NETWORK_LISTS) {
             return sbx_error(e, 0, SBX_E_INVALID, "token is no network");
         }

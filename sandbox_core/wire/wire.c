@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 
 
-#define SBX_WIRE_FDS_MAX  (SBX_TASK_FDS_MAX + 8)
+#define SBX_WIRE_FDS_MAX  (SBX_TASK_FDS_MAX + 16)
 
 
 static void sbx_wire_close(int *fds, unsigned nfds);

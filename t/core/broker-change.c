@@ -52,29 +52,32 @@ typedef struct {
     sbx_code_t    code;
 } patch_case_t;
 
+/* Without a word of the network. */
+#define PATCH(timeout, flags, meta)  { timeout, flags, meta, 0, 0 }
+
 static const patch_case_t  bad_patches[] = {
-    { "unknown flags", { 1000, 0x10, 0 }, NULL, 0, SBX_E_INVALID },
-    { "too long a time", { 86400001, SBX_PATCH_TIMEOUT, 0 }, NULL, 0,
+    { "unknown flags", PATCH(1000, 0x10, 0), NULL, 0, SBX_E_INVALID },
+    { "too long a time", PATCH(86400001, SBX_PATCH_TIMEOUT, 0), NULL, 0,
       SBX_E_MANIFEST },
-    { "no time at all", { 0, SBX_PATCH_TIMEOUT, 0 }, NULL, 0,
+    { "no time at all", PATCH(0, SBX_PATCH_TIMEOUT, 0), NULL, 0,
       SBX_E_MANIFEST },
-    { "a time to extend that is not there", { 1000, SBX_PATCH_EXTEND, 0 },
+    { "a time to extend that is not there",
+      PATCH(1000, SBX_PATCH_EXTEND, 0), NULL, 0, SBX_E_INVALID },
+    { "time without end", PATCH(SBX_UNLIMITED, SBX_PATCH_TIMEOUT, 0), NULL, 0,
+      SBX_E_MANIFEST },
+    { "a time that is left out", PATCH(SBX_UNSET, SBX_PATCH_TIMEOUT, 0),
       NULL, 0, SBX_E_INVALID },
-    { "time without end", { SBX_UNLIMITED, SBX_PATCH_TIMEOUT, 0 }, NULL, 0,
-      SBX_E_MANIFEST },
-    { "a time that is left out", { SBX_UNSET, SBX_PATCH_TIMEOUT, 0 }, NULL, 0,
+    { "metadata without its flag", PATCH(0, 0, 2), "{}", SEALS,
       SBX_E_INVALID },
-    { "metadata without its flag", { 0, 0, 2 }, "{}", SEALS,
+    { "metadata that is missing", PATCH(0, SBX_PATCH_META, 2), NULL, 0,
       SBX_E_INVALID },
-    { "metadata that is missing", { 0, SBX_PATCH_META, 2 }, NULL, 0,
+    { "a descriptor too many", PATCH(0, SBX_PATCH_META, 0), "{}", SEALS,
       SBX_E_INVALID },
-    { "a descriptor too many", { 0, SBX_PATCH_META, 0 }, "{}", SEALS,
+    { "metadata of another size", PATCH(0, SBX_PATCH_META, 3), "{}", SEALS,
       SBX_E_INVALID },
-    { "metadata of another size", { 0, SBX_PATCH_META, 3 }, "{}", SEALS,
+    { "metadata that can still change", PATCH(0, SBX_PATCH_META, 2), "{}", 0,
       SBX_E_INVALID },
-    { "metadata that can still change", { 0, SBX_PATCH_META, 2 }, "{}", 0,
-      SBX_E_INVALID },
-    { "too much metadata", { 0, SBX_PATCH_META, SBX_META_MAX + 1 }, "{}",
+    { "too much metadata", PATCH(0, SBX_PATCH_META, SBX_META_MAX + 1), "{}",
       SEALS, SBX_E_TOO_LARGE },
 };
 

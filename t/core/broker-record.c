@@ -25,6 +25,9 @@ fill(sbx_record_head_t *head)
     head->meta_size = 2;
     head->info.meta_size = 2;
     head->env_size = 4;
+    head->info.network = SBX_NETWORK_LISTS;
+    head->info.network_size = 5;
+    head->network_size = 5;
 }
 
 
@@ -47,12 +50,13 @@ static int
 refused(int dir)
 {
     int                rc;
-    char              *meta;
+    char              *meta, *network;
     sbx_error_t        e;
     sbx_record_head_t  head;
 
-    rc = sbx_record_read(dir, &head, &meta, &e);
+    rc = sbx_record_read(dir, &head, &meta, &network, &e);
     free(meta);
+    free(network);
 
     return rc == -1;
 }
@@ -99,7 +103,7 @@ int
 main(void)
 {
     int                   dir, session;
-    char                 *meta;
+    char                 *meta, *network;
     off_t                 size;
     sbx_error_t           e;
     struct pollfd         pfd;
@@ -115,7 +119,7 @@ main(void)
     is_int(sbx_record_writer_open(&w, dir, &e), 0, "writers start");
 
     fill(&head);
-    job = sbx_record_job(&head, "{}", "A=1", dir);
+    job = sbx_record_job(&head, "{}", "A=1", "ab.c", dir);
     size = (off_t) job->size;
     job->session = &session;
     sbx_record_queue(&w, job);
@@ -130,11 +134,13 @@ main(void)
 
     is_int(faccessat(dir, SBX_RECORD_TEMP, F_OK, 0), -1,
            "no temporary is left");
-    is_int(sbx_record_read(dir, &got, &meta, &e), 0, "it is read back");
+    is_int(sbx_record_read(dir, &got, &meta, &network, &e), 0, "it is read back");
     is_str(got.info.id, head.info.id, "id");
     is_int((int64_t) got.info.seq, 42, "seq");
     is_str(meta, "{}", "metadata");
+    is_str(network, "ab.c", "rules of its network");
     free(meta);
+    free(network);
 
     test_damage(dir, size);
 

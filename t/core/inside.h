@@ -67,6 +67,9 @@ static inside_reply_t inside_reply;
 static const char    *inside_rules, *inside_binds;
 static size_t         inside_rules_size, inside_binds_size;
 
+/* Of commands from now on: without the filter, nothing but it is in the way. */
+static int            inside_nofilter;
+
 /* "@name argument" of the test itself; runs in the command's process. */
 static int inside_builtin(const char *name, const char *argument);
 
@@ -371,6 +374,7 @@ inside_run_as(inside_session_t *s, sbx_user_t user,
     inside_reply.status = 99 << 8;
 
     rq.user = user;
+    rq.nofilter = (uint32_t) inside_nofilter;
     (void) snprintf(rq.command, sizeof(rq.command), "%s", command);
 
     if (sbx_cgroup_command_create(s->cgroup, ++s->commands, &cc, &e) == -1

@@ -561,11 +561,15 @@ test_list(void)
     sbx_network_list_free(&list);
     ok(list.rules == NULL && list.n == 0, "is gone");
 
+    ok(sbx_network_list(BYTES("da.org\0ab.org\0"), &list, &e) == 0
+       && list.allows && !list.allow_first, "one that allows");
+    sbx_network_list_free(&list);
+
     ok(sbx_network_list(BYTES("f\0ax.org:1\0d10.0.0.0/8\0"), &list, &e) == 0
-       && list.n == 2 && list.allows && list.allow_first
+       && list.n == 2 && !list.allows && list.allow_first
        && !list.rules[0].deny && list.rules[0].port == 1
        && strcmp(list.rules[0].host, "x.org") == 0 && list.rules[1].deny
-       && list.rules[1].bits == 104, "a list");
+       && list.rules[1].bits == 104, "one whose allows are exceptions");
     sbx_network_list_free(&list);
 
     ok(sbx_network_list(BYTES("ax.org\0a!\0"), &list, &e) == -1

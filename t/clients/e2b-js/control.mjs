@@ -3,7 +3,7 @@
 import { strict as assert } from 'node:assert'
 
 import {
-    Sandbox, SandboxNotFoundError, Secret, Template, Volume,
+    ALL_TRAFFIC, Sandbox, SandboxNotFoundError, Secret, Template, Volume,
 } from 'e2b'
 
 import {
@@ -130,8 +130,40 @@ group('create', async (check) => {
         assert.equal(status, 204)
     })
 
-    await check('updateNetwork that takes something away', async () => {
-        await sandbox.updateNetwork({ denyOut: [ '0.0.0.0/0' ] })
+    await check('updateNetwork', async () => {
+        let info = await sandbox.getInfo()
+        assert.equal(info.allowInternetAccess, true)
+
+        await sandbox.updateNetwork({ allowOut: [ 'a.example.org' ],
+                                      denyOut: [ ALL_TRAFFIC ] })
+        info = await sandbox.getInfo()
+        assert.equal(info.allowInternetAccess, true)
+        assert.deepEqual(info.network.allowOut, [ 'a.example.org' ])
+        assert.deepEqual(info.network.denyOut, [ ALL_TRAFFIC ])
+
+        await assert.rejects(sandbox.updateNetwork(
+            { allowOut: [ 'elsewhere.test' ], denyOut: [ ALL_TRAFFIC ] }),
+                             /allowOut/)
+
+        await sandbox.updateNetwork({ denyOut: [ ALL_TRAFFIC ] })
+        assert.equal((await sandbox.getInfo()).allowInternetAccess, false)
+    })
+
+    await check('create without the internet', async () => {
+        const one = await Sandbox.create({ allowInternetAccess: false })
+        assert.equal((await one.getInfo()).allowInternetAccess, false)
+        await one.kill()
+    })
+
+    await check('create with some of it', async () => {
+        const one = await Sandbox.create({ network: {
+            allowOut: [ 'a.example.org' ], denyOut: [ ALL_TRAFFIC ] } })
+        const info = await one.getInfo()
+        assert.deepEqual(info.network.allowOut, [ 'a.example.org' ])
+        await one.kill()
+
+        await assert.rejects(Sandbox.create({ network: {
+            allowOut: [ 'elsewhere.test' ] } }), /network\.allowOut/)
     })
 
     await check('kill, once', async () => {

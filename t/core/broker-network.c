@@ -1,0 +1,759 @@
+/*
+ * What the broker does for a session's network: the egress is started, told
+ * and replaced, and what is a session's is kept, whoever dies.
+ */
+
+#include "broker_egress.h"
+
+#include <dirent.h>
+
+
+static test_broker_t   t;
+static int             heard;           /* the call of refusals */
+static sbx_f_check_t   check;
+static unsigned        nchecks;
+static unsigned        ended;
+static sbx_f_refusal_t refusal;
+static size_t          rules_told;
+static char            rules[SBX_NETWORK_SIZE];
+
+
+/*
+ * ---- configuration -------------------------------------------------------
+ */
+
+static void
+row(char type, const char *a, const char *b, const char *c)
+{
+    size_t       i;
+    char        *p;
+    const char  *text[3] = { a, b, c };
+
+    p = t.config.egress + t.config.egress_size;
+    *p++ = type;
+
+    for (i = 0; i < 3 && text[i] != NULL; i++) {
+        (void) strcpy(p, text[i]);
+        p += strlen(p) + 1;
+    }
+
+    t.config.egress_size = (uint32_t) (p - t.config.egress);
+}
+
+
+static int
+tell(void)
+{
+    int           control;
+    sbx_hello_t   hello;
+    sbx_client_t  client;
+
+    client = t.client;
+    client.spawn = 0;
+    control = -1;
+
+    if (sbx_client_start(&client, &control, &hello, &t.error) != 0) {
+        printf("# %s\n", t.error.text);
+        return -1;
+    }
+
+    (void) close(control);
+
+    return 0;
+}
+
+
+static void
+take_check(const sbx_frame_t *f, const uint8_t *p)
+{
+    sbx_f_check_t  c;
+
+    ended |= f->type == SBX_F_END;
+
+    if (f->type == SBX_F_CHECK) {
+        memcpy(&c, p, sizeof(c));
+
+        if (strcmp(c.name, "egress") == 0) {
+            check = c;
+            nchecks++;
+        }
+    }
+}
+
+
+static int
+is_ended(const char *text)
+{
+    (void) text;
+
+    return ended != 0;
+}
+
+
+/* The egress's pid, as /doctor has it; 0: it does not run, -1: it need not. */
+
+static pid_t
+egress_pid(void)
+{
+    int  fd, pid;
+
+    ended = 0;
+    nchecks = 0;
+    fd = test_call(t.control, SBX_OP_DOCTOR, "", "");
+    test_follow(fd, take_check, is_ended, NULL);
+    (void) close(fd);
+
+    if (nchecks == 0) {
+        return -1;
+    }
+
+    return check.ok && sscanf(check.found, "process %d", &pid) == 1 ? pid : 0;
+}
+
+
+static pid_t
+await_egress(pid_t old)
+{
+    int    i;
+    pid_t  pid;
+
+    for (i = 0; i < TEST_WAIT / 10; i++) {
+        pid = egress_pid();
+
+        if (pid > 0 && pid != old) {
+            return pid;
+        }
+
+        (void) poll(NULL, 0, 10);
+    }
+
+    return -1;
+}
+
+
+static int
+await_logged(const char *text)
+{
+    int  i;
+
+    for (i = 0; i < TEST_WAIT / 10; i++) {
+        if (test_logged(&t, text)) {
+            return 1;
+        }
+
+        (void) poll(NULL, 0, 10);
+    }
+
+    return 0;
+}
+
+
+/*
+ * ---- what the egress was told --------------------------------------------
+ */
+
+static void
+take_refusal(const sbx_frame_t *f, const uint8_t *p)
+{
+    if (f->type == SBX_F_ACCEPTED) {
+        ended = 1;
+    }
+
+    if (f->type == SBX_F_REFUSAL) {
+        memcpy(&refusal, p, sizeof(refusal));
+    }
+}
+
+
+static void
+listen_to(void)
+{
+    ended = 0;
+    heard = test_call(t.control, SBX_OP_REFUSALS, "", "");
+    test_follow(heard, take_refusal, is_ended, NULL);
+}
+
+
+/* Until the egress has been told just that of the session. */
+
+static int
+await_told(const char *id, const char *text)
+{
+    ssize_t         n;
+    sbx_frame_t     frame;
+    struct pollfd   pfd;
+
+    pfd.fd = heard;
+    pfd.events = POLLIN;
+
+    while (poll(&pfd, 1, TEST_WAIT) == 1) {
+        n = recv(heard, &frame, sizeof(frame), MSG_WAITALL);
+
+        if (n != sizeof(frame) || frame.type != SBX_F_REFUSAL
+            || frame.length != sizeof(refusal)
+            || recv(heard, &refusal, sizeof(refusal), MSG_WAITALL)
+               != sizeof(refusal))
+        {
+            break;
+        }
+
+        if (strcmp(refusal.session, id) == 0
+            && strcmp(refusal.name, text) == 0)
+        {
+            return 1;
+        }
+    }
+
+    printf("# \"%s\" is not told; the last was \"%s\" of \"%s\"\n", text,
+           refusal.name, refusal.session);
+
+    return 0;
+}
+
+
+/*
+ * ---- sessions ------------------------------------------------------------
+ */
+
+static void
+put(char *buf, uint32_t *size, char type, const char *text)
+{
+    buf[(*size)++] = type;
+    (void) strcpy(buf + *size, text);
+    *size += (uint32_t) strlen(text) + 1;
+}
+
+
+static int
+sealed(const char *data, size_t size)
+{
+    int  fd;
+
+    if (size == 0) {
+        return -1;
+    }
+
+    fd = memfd_create("blob", MFD_CLOEXEC|MFD_ALLOW_SEALING);
+
+    if (fd == -1 || sbx_write_all(fd, data, size) == -1
+        || fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE|F_SEAL_SHRINK|F_SEAL_GROW)
+           == -1)
+    {
+        test_die("memfd");
+    }
+
+    return fd;
+}
+
+
+static test_answer_t *
+create(sbx_network_mode_t mode, const char *rule)
+{
+    int             blob;
+    sbx_create_t    body;
+    test_answer_t  *a;
+
+    test_create_body(&body);
+    body.network = mode;
+
+    if (rule != NULL) {
+        put(rules, &body.network_size, 'a', rule);
+    }
+
+    blob = sealed(rules, body.network_size);
+    a = test_answer(test_create_send(t.control, "acme", &body, blob));
+
+    if (blob != -1) {
+        (void) close(blob);
+    }
+
+    return a;
+}
+
+
+static int
+made(test_answer_t *a, char *id)
+{
+    if (a->last != SBX_F_END) {
+        printf("# create: %s (%d)\n", a->error.text, a->error.err);
+        id[0] = '\0';
+        return 0;
+    }
+
+    (void) strcpy(id, a->session.id);
+
+    return 1;
+}
+
+
+static int
+patch_send(const char *id, sbx_network_mode_t mode, size_t size)
+{
+    int          blob, fd;
+    sbx_call_t   head;
+    sbx_patch_t  patch;
+
+    memset(&patch, 0, sizeof(patch));
+    patch.flags = SBX_PATCH_NETWORK;
+    patch.network = mode;
+    patch.network_size = (uint32_t) size;
+    blob = sealed(rules, size);
+    test_head(&head, SBX_OP_PATCH, id, "acme", "alice", sizeof(patch));
+    fd = test_send(t.control, &head, &patch, sizeof(patch), blob);
+
+    if (blob != -1) {
+        (void) close(blob);
+    }
+
+    return fd;
+}
+
+
+static test_answer_t *
+patch(const char *id, sbx_network_mode_t mode, const char *rule)
+{
+    uint32_t  size;
+
+    size = 0;
+
+    if (rule != NULL) {
+        put(rules, &size, 'a', rule);
+    }
+
+    return test_answer(patch_send(id, mode, size));
+}
+
+
+static void
+take_rules(const sbx_frame_t *f, const uint8_t *p)
+{
+    ended |= f->type == SBX_F_END || f->type == SBX_F_ERROR;
+
+    if (f->type == SBX_F_NETWORK) {
+        rules_told = f->length;
+        memcpy(rules, p, f->length);
+    }
+}
+
+
+/* Its usage, by a GET. */
+
+static sbx_usage_t *
+usage(const char *id)
+{
+    static sbx_usage_t  u;
+
+    u = test_answer(test_call(t.control, SBX_OP_GET, id, ""))->session.usage;
+
+    return &u;
+}
+
+
+static sbx_f_metrics_t *
+metrics(void)
+{
+    static sbx_f_metrics_t  m;
+
+    m = test_answer(test_call(t.control, SBX_OP_METRICS, "", ""))->metrics;
+
+    return &m;
+}
+
+
+/*
+ * ---- tests ---------------------------------------------------------------
+ */
+
+static void
+test_none(void)
+{
+    test_answer_t  *a;
+
+    is_int(egress_pid(), -1, "without a grant there is no egress");
+    a = create(SBX_NETWORK_ALL, NULL);
+    ok(a->last == SBX_F_ERROR && a->error.code == SBX_E_MANIFEST
+       && strncmp(a->error.text, "/manifest/network", 17) == 0,
+       "and no session has a network: %s", a->error.text);
+}
+
+
+static void
+test_grant(char *id)
+{
+    int             fd;
+    pid_t           pid;
+    char            path[64];
+    struct stat     st;
+    test_answer_t  *a;
+
+    row(SBX_EGRESS_ALLOW, "*.example.org", NULL, NULL);
+    row(SBX_EGRESS_ALLOW, "*.test", NULL, NULL);
+    ok(tell() == 0, "a configuration that grants something");
+    pid = await_egress(0);
+    ok(pid > 0, "starts the egress");
+    (void) snprintf(path, sizeof(path), "/proc/%d", (int) pid);
+    ok(stat(path, &st) == 0 && st.st_uid >= t.config.uid_first,
+       "as a user of the sessions' range");
+    listen_to();
+
+    a = create(SBX_NETWORK_LISTS, "a.example.org");
+
+    if (!ok(made(a, id), "a session is granted")) {
+        return;
+    }
+
+    ok(a->session.network == SBX_NETWORK_LISTS
+       && a->session.network_size == 15 && !a->session.network_open,
+       "and told what it was granted");
+    ok(await_told(id, "grant-2-15-a.example.org-"), "as the egress is");
+    is_str(refusal.tenant, "acme", "what it says has a tenant,");
+    is_str(refusal.user, "alice", "a user,");
+    is_int(refusal.port, 443, "a port");
+
+    ended = 0;
+    fd = test_call(t.control, SBX_OP_GET, id, "");
+    test_follow(fd, take_rules, is_ended, NULL);
+    (void) close(fd);
+    ok(rules_told == 15 && memcmp(rules, "aa.example.org", 15) == 0,
+       "a GET tells its rules");
+
+    a = create(SBX_NETWORK_LISTS, "example.net");
+    ok(a->last == SBX_F_ERROR && a->error.code == SBX_E_MANIFEST,
+       "more than configuration allows is refused: %s", a->error.text);
+    a = create(SBX_NETWORK_ALL, "a.example.org");
+    is_int(a->error.code, SBX_E_INVALID, "rules without their mode, too");
+    a = create(SBX_NETWORK_LISTS, "a..example.org");
+    ok(a->last == SBX_F_ERROR, "and what is no rule");
+}
+
+
+static void
+test_change(const char *id)
+{
+    test_answer_t  *a;
+
+    a = patch(id, SBX_NETWORK_LISTS, "b.example.org");
+    ok(a->last == SBX_F_END && a->session.network_size == 15,
+       "what it may reach is changed");
+    ok(await_told(id, "change-2-15-b.example.org-"), "in the egress too");
+
+    a = patch(id, SBX_NETWORK_LISTS, "example.net");
+    ok(a->last == SBX_F_ERROR && a->error.code == SBX_E_MANIFEST
+       && strncmp(a->error.text, "/network", 8) == 0,
+       "not to more than configuration allows: %s", a->error.text);
+
+    a = patch(id, SBX_NETWORK_NONE, NULL);
+    ok(a->last == SBX_F_END && a->session.network == SBX_NETWORK_NONE,
+       "it is taken away");
+    ok(await_told(id, "revoke-0-0--"), "in the egress too");
+    a = patch(id, SBX_NETWORK_ALL, NULL);
+    ok(a->last == SBX_F_END && a->session.network == SBX_NETWORK_ALL,
+       "and given");
+    ok(await_told(id, "grant-1-0--"), "with sockets");
+    is_int((int64_t) usage(id)->network_sent, 2 * EGRESS_SENT,
+           "what it has sent goes on");
+    is_int((int64_t) usage(id)->connections, 3, "its connections are told");
+}
+
+
+static void
+test_deaths(const char *id)
+{
+    pid_t     egress, old, keeper;
+    uint64_t  restarts;
+
+    old = egress_pid();
+    ok(tap_kill(old, SIGKILL) == 0, "the egress is killed");
+    egress = await_egress(old);
+    ok(egress > 0, "another one is there");
+    ok(await_told(id, "grant-1-0--"), "and told of the session");
+    is_int((int64_t) usage(id)->network_sent, 3 * EGRESS_SENT,
+           "what the session has sent goes on");
+    restarts = metrics()->egress_restarts;
+    is_int((int64_t) restarts, 1, "it is counted");
+
+    old = test_pid(&t, "broker.pid");
+    (void) tap_kill(old, SIGKILL);
+    ok(test_await_successor(&t, "broker.pid", old) > 0,
+       "the broker is killed and another one there");
+    listen_to();
+    is_int(egress_pid(), egress, "the egress is the same");
+    is_int((int64_t) usage(id)->network_sent >= 3 * EGRESS_SENT, 1,
+           "what the session has sent is known");
+    is_int(patch(id, SBX_NETWORK_LISTS, "c.test")->last, SBX_F_END,
+           "it can be changed");
+    ok(await_told(id, "change-2-8-c.test-")
+       || await_told(id, "grant-2-8-c.test-"), "in the egress too");
+
+    old = test_pid(&t, "broker.pid");
+    (void) tap_kill(old, SIGKILL);
+    (void) tap_kill(egress, SIGKILL);
+    ok(test_await_successor(&t, "broker.pid", old) > 0, "both are killed");
+    listen_to();
+    old = egress;
+    egress = await_egress(old);
+    ok(egress > 0, "and both replaced");
+    ok(await_told(id, "grant-2-8-c.test-"), "the session is granted again");
+
+    keeper = test_pid(&t, "keeper.pid");
+    old = test_pid(&t, "broker.pid");
+    (void) tap_kill(keeper, SIGKILL);
+    ok(test_await_successor(&t, "broker.pid", old) > 0,
+       "the keeper is replaced");
+    listen_to();
+    is_int(egress_pid(), egress, "the egress is the same");
+    (void) tap_kill(egress, SIGKILL);
+    egress = await_egress(egress);
+    ok(egress > 0, "its end is seen though the keeper is not its parent");
+    ok(await_told(id, "grant-2-8-c.test-"), "and the session granted");
+}
+
+
+/* One that takes nothing delays nobody. */
+
+static void
+test_stopped(const char *id)
+{
+    int        i;
+    char       other[64];
+    pid_t      egress;
+    uint32_t   size;
+    uint64_t   begun;
+
+    egress = egress_pid();
+    (void) tap_kill(egress, SIGSTOP);
+    begun = sbx_now_us();
+
+    for (i = 0, size = 0; size < SBX_NETWORK_SIZE - 200 && i < 250; i++) {
+        (void) memset(rules + size + 1, 'x', 60);
+        put(rules, &size, 'a', "");
+        size--;
+        (void) snprintf(rules + size, 80, "x%059d.d%03d.test", 0, i);
+        size += (uint32_t) strlen(rules + size) + 1;
+    }
+
+    for (i = 0; i < 16; i++) {
+        if (test_answer(patch_send(id, SBX_NETWORK_LISTS, size))->last
+            != SBX_F_END)
+        {
+            break;
+        }
+    }
+
+    is_int(i, 16, "changes are answered while the egress is stopped");
+    ok(made(create(SBX_NETWORK_ALL, NULL), other), "a session is made");
+    ok(sbx_now_us() - begun < 5000000, "at once");
+    is_int(patch(id, SBX_NETWORK_LISTS, "last.test")->last, SBX_F_END,
+           "one change more");
+    (void) tap_kill(egress, SIGCONT);
+    ok(await_told(other, "grant-1-0--"),
+       "it is told of the session when it goes on");
+    ok(await_told(id, "change-2-11-last.test-"), "and of the last change");
+    ok(test_destroy(&t, other), "which goes");
+}
+
+
+static void
+test_gone(void)
+{
+    char               id[64];
+    uint64_t           sent;
+    sbx_f_metrics_t   *m;
+
+    ok(made(create(SBX_NETWORK_ALL, NULL), id)
+       && await_told(id, "grant-1-0--"), "another session");
+    m = metrics();
+    sent = m->network_sent;
+    ok(sent >= EGRESS_SENT && m->connections >= 3 && m->egress_up == 1
+       && m->refused[SBX_REFUSED_RULE] > 0, "metrics tell of it");
+    ok(test_destroy(&t, id), "it goes");
+    ok(metrics()->network_sent == sent, "what it has sent stays counted");
+}
+
+
+static void
+test_nonsense(const char *id)
+{
+    char   bad[64];
+    pid_t  egress;
+
+    egress = egress_pid();
+    ok(made(create(SBX_NETWORK_LISTS, "nonsense.test"), bad),
+       "an egress that goes mad");
+    ok(await_egress(egress) > 0, "is replaced");
+    ok(test_logged(&t, "it has sent nonsense"), "which is logged");
+    ok(test_destroy(&t, bad), "without what drove it mad");
+    egress = await_egress(egress);
+    ok(await_told(id, "grant-2-11-last.test-"), "all goes on");
+}
+
+
+static void
+test_values(const char *id)
+{
+    char  path[4200];
+    FILE *file;
+
+    (void) snprintf(path, sizeof(path), "%s/value", t.dir);
+    row(SBX_EGRESS_HEADER, "a.example.org", "X-Key", path);
+    ok(tell() == 0, "a header whose value is not there");
+    ok(await_logged("the egress is not told of the configuration"),
+       "is told of in the log");
+
+    file = fopen(path, "we");
+    (void) fputs("secret", file);
+    (void) fclose(file);
+    ok(tell() == 0, "once it is there");
+    (void) patch(id, SBX_NETWORK_ALL, NULL);
+    ok(await_told(id, "change-1-0--secret"), "the egress has it");
+
+    (void) remove(path);
+    (void) mkfifo(path, 0600);
+    (void) tell();
+    (void) patch(id, SBX_NETWORK_LISTS, "e.test");
+    ok(await_told(id, "change-2-8-e.test-secret"),
+       "what is no file is not taken, and delays nobody");
+
+    t.config.egress_size = 0;
+    row(SBX_EGRESS_ALLOW, "unfit.test", NULL, NULL);
+    (void) tell();
+    ok(await_logged("does not take its configuration: unfit.test"),
+       "a table that the egress does not take is told of");
+}
+
+
+/* As many descriptors as before: the broker's. */
+
+static unsigned
+descriptors(void)
+{
+    char            path[64];
+    unsigned        n;
+    DIR            *dir;
+
+    (void) snprintf(path, sizeof(path), "/proc/%d/fd",
+                    (int) test_pid(&t, "broker.pid"));
+    dir = opendir(path);
+
+    for (n = 0; dir != NULL && readdir(dir) != NULL; n++) {
+        /* void */
+    }
+
+    if (dir != NULL) {
+        (void) closedir(dir);
+    }
+
+    return n;
+}
+
+
+static void
+test_descriptors(void)
+{
+    int       i, j;
+    char      id[64];
+    pid_t     egress;
+    unsigned  before, now;
+
+    now = 0;
+    before = descriptors();
+
+    for (i = 0; i < 4; i++) {
+        if (!made(create(SBX_NETWORK_ALL, NULL), id)) {
+            break;
+        }
+
+        egress = egress_pid();
+        (void) tap_kill(egress, SIGKILL);
+        (void) await_egress(egress);
+        (void) patch(id, SBX_NETWORK_NONE, NULL);
+        (void) patch(id, SBX_NETWORK_LISTS, "f.test");
+        (void) test_destroy(&t, id);
+    }
+
+    /* what was taken from strangers is closed by threads */
+
+    for (j = 0; j < TEST_WAIT / 10; j++) {
+        now = descriptors();
+
+        if (now <= before) {
+            break;
+        }
+
+        (void) poll(NULL, 0, 10);
+    }
+
+    ok(i == 4 && now <= before, "no descriptor stays: %u, %u", before, now);
+}
+
+
+/* What keeps the egress from being started. */
+
+static void
+test_unable(void)
+{
+    char           path[8192], id[64];
+    pid_t          old;
+    test_answer_t  *a;
+
+    t.config.egress_size = 0;
+    row(SBX_EGRESS_ALLOW, "*.test", NULL, NULL);
+    (void) tell();
+    old = await_egress(0);
+
+    (void) snprintf(path, sizeof(path), "%s/egress-ca.crt", t.state);
+    (void) remove(path);
+    (void) mkdir(path, 0700);
+    (void) tap_kill(old, SIGKILL);
+    ok(await_logged("the egress cannot be started"),
+       "one that cannot be started is told of");
+    is_int(egress_pid(), 0, "by /doctor too");
+    a = test_answer(test_call(t.control, SBX_OP_HEALTH, "", ""));
+    ok(a->health.ok && strstr(a->health.text, "egress") != NULL,
+       "and where the node's health is asked for");
+    ok(made(create(SBX_NETWORK_ALL, NULL), id), "sessions are made");
+    (void) rmdir(path);
+    ok(await_egress(old) > 0, "it is started once it can be");
+    ok(await_told(id, "grant-1-0--"), "and told of them");
+    ok(test_destroy(&t, id), "they go");
+}
+
+
+int
+main(void)
+{
+    char   id[64];
+    pid_t  egress;
+
+    if (egress_is()) {
+        return egress_main();
+    }
+
+    if (geteuid() != 0) {
+        return skip_all("needs root");
+    }
+
+    test_open(&t, "network");
+    egress_helpers(&t);
+
+    if (!ok(test_start(&t) == 0, "a broker starts")) {
+        printf("# %s\n", t.error.text);
+        return done_testing();
+    }
+
+    test_none();
+    test_grant(id);
+    test_change(id);
+    test_deaths(id);
+    test_stopped(id);
+    test_gone();
+    test_nonsense(id);
+    test_descriptors();
+    test_values(id);
+    test_unable();
+    egress = egress_pid();
+    test_close(&t);
+    ok(egress > 0 && test_await_end(egress) == 0, "so does the egress");
+
+    return done_testing();
+}
