@@ -506,7 +506,7 @@ sbx_dns_answer_address(const uint8_t *data, unsigned type,
 }
 
 
-/* RFC 2308: how long it holds is said by an SOA; without one it is not kept. */
+/* How long it holds is said by an SOA; without one it is not kept. */
 
 static int
 sbx_dns_negative(const uint8_t *p, size_t n, size_t *at,

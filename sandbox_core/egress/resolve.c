@@ -427,7 +427,9 @@ sbx_eg_servers_same(const struct ares_addr_port_node *a,
     for (i = 0; i < n; i++) {
 
         if (a[i].family != b[i].family || a[i].udp_port != b[i].udp_port
-            || memcmp(&a[i].addr, &b[i].addr, sizeof(a[i].addr)) != 0)
+            || memcmp(a[i].addr.addr6._S6_un._S6_u8,
+                      b[i].addr.addr6._S6_un._S6_u8, 16)
+               != 0)
         {
             return 0;
         }
