@@ -78,6 +78,8 @@ static unsigned sbx_eg_servers_of_file(const char *p, size_t n,
     struct ares_addr_port_node *servers);
 static int sbx_eg_server_parse(const char *text, size_t len,
     struct ares_addr_port_node *server);
+static int sbx_eg_servers_same(const struct ares_addr_port_node *a,
+    const struct ares_addr_port_node *b, unsigned n);
 static int sbx_eg_servers_set(sbx_eg_resolver_t *r,
     struct ares_addr_port_node *servers, unsigned n);
 
@@ -416,6 +418,27 @@ sbx_eg_dns_configure(sbx_egress_t *eg, const void *table, size_t size,
 }
 
 
+static int
+sbx_eg_servers_same(const struct ares_addr_port_node *a,
+    const struct ares_addr_port_node *b, unsigned n)
+{
+    unsigned  i;
+
+    for (i = 0; i < n; i++) {
+
+        if (a[i].family != b[i].family || a[i].udp_port != b[i].udp_port
+            || memcmp(a[i].addr.addr6._S6_un._S6_u8,
+                      b[i].addr.addr6._S6_un._S6_u8, 16)
+               != 0)
+        {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
 /* What is being asked is asked anew. */
 
 static int
@@ -427,9 +450,7 @@ sbx_eg_servers_set(sbx_eg_resolver_t *r, struct ares_addr_port_node *servers,
     sbx_node_t    *node;
     sbx_eg_ask_t  *ask;
 
-    if (n == r->nservers
-        && memcmp(servers, r->servers, sizeof(r->servers)) == 0)
-    {
+    if (n == r->nservers && sbx_eg_servers_same(servers, r->servers, n)) {
         return 0;
     }
 

@@ -7,7 +7,8 @@
  *   host     203.0.113.1, 2001:db8:1::1; its way out is the world
  *   world    203.0.113.2, 2001:db8:1::2, and whatever is in 198.51.100.0/24,
  *            192.0.2.0/24, 10.0.0.0/8, 169.254.0.0/16, 100.64.0.0/10 and
- *            2001:db8:2::/48, 64:ff9b::/96, fd00:10::/32
+ *            2001:db8:2::/48, 64:ff9b::/96, fd00:10::/32; no way leads to
+ *            192.0.3.0/24
  *
  * A process in the world answers questions of DNS by a list that the test
  * gives; the test plays the broker over the egress's control socket.
@@ -23,6 +24,7 @@
 #include "tap.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -51,6 +53,7 @@ typedef struct {
     int             traffic_fd;
     sbx_traffic_t  *traffic;
     int             ipv6;
+    unsigned        port;                 /* its listener's, of IPv4 */
 } et_session_t;
 
 typedef struct {
@@ -59,7 +62,8 @@ typedef struct {
     pid_t           dns;
     int             dns_pipe;             /* its end ends it */
     int             control;
-    uint64_t        nofile;               /* of the egress; 0: the test's */
+    const char    **rows;                 /* of the last configuration */
+    const char    **values;
     et_session_t    one, two;
 } et_t;
 
@@ -174,18 +178,21 @@ et_networks(et_t *t)
                     "link add out type veth peer name in netns "
                     "/proc/%d/fd/%d\n", (int) getpid(), t->world);
 
+    /* both ends are up before they have addresses, which then are good at
+     * once */
+
     if (et_ip(t->host, line) != 0
+        || et_ip(t->world, "link set lo up\nlink set in up\n") != 0
         || et_ip(t->host,
+                 "link set out up\n"
                  "addr add 203.0.113.1/24 dev out\n"
                  "addr add 2001:db8:1::1/64 dev out nodad\n"
-                 "link set out up\n"
                  "route add default via 203.0.113.2\n"
+                 "route add unreachable 192.0.3.0/24\n"
                  "route add default via 2001:db8:1::2\n") != 0
         || et_ip(t->world,
-                 "link set lo up\n"
                  "addr add 203.0.113.2/24 dev in\n"
                  "addr add 2001:db8:1::2/64 dev in nodad\n"
-                 "link set in up\n"
                  "route add local 198.51.100.0/24 dev lo\n"
                  "route add local 192.0.2.0/24 dev lo\n"
                  "route add local 10.0.0.0/8 dev lo\n"
@@ -354,6 +361,79 @@ et_says(int fd)
     n = recv(fd, &c, 1, MSG_DONTWAIT);
 
     return n == -1 ? -errno : (int) n;
+}
+
+
+/* 1: value is what it should be, soon. */
+
+static int
+et_soon(const volatile uint64_t *value, uint64_t expected)
+{
+    int  ms;
+
+    for (ms = 0; *value != expected; ms++) {
+        if (ms == ET_WAIT) {
+            return 0;
+        }
+
+        (void) poll(NULL, 0, 1);
+    }
+
+    return 1;
+}
+
+
+/* Descriptors of a process. */
+
+static unsigned
+et_descriptors(pid_t pid)
+{
+    char            path[64];
+    DIR            *dir;
+    unsigned        n;
+    struct dirent  *entry;
+
+    (void) snprintf(path, sizeof(path), "/proc/%d/fd", (int) pid);
+    dir = opendir(path);
+
+    if (dir == NULL) {
+        return 0;
+    }
+
+    for (n = 0; (entry = readdir(dir)) != NULL; /* void */ ) {
+        n += entry->d_name[0] != '.';
+    }
+
+    (void) closedir(dir);
+
+    return n;
+}
+
+
+/* KiB that a process has in memory. */
+
+static long
+et_memory(pid_t pid)
+{
+    long   kb;
+    char   path[64], line[256];
+    FILE  *f;
+
+    (void) snprintf(path, sizeof(path), "/proc/%d/status", (int) pid);
+    f = fopen(path, "r");
+    kb = -1;
+
+    while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
+        if (sscanf(line, "VmRSS: %ld", &kb) == 1) {
+            break;
+        }
+    }
+
+    if (f != NULL) {
+        (void) fclose(f);
+    }
+
+    return kb;
 }
 
 
@@ -531,6 +611,8 @@ et_config_values(et_t *t, const char **rows, const char **values)
     static const char     resolv[] = "nameserver 203.0.113.2\n";
 
     p = table;
+    t->rows = rows;
+    t->values = values;
 
     for ( /* void */ ; *rows != NULL; rows++) {
         n = strlen(*rows) + 1;
@@ -569,6 +651,17 @@ et_config_values(et_t *t, const char **rows, const char **values)
 }
 
 
+/* Everything that was sent before is done; what was told is forgotten. */
+
+static void
+et_sync(et_t *t)
+{
+    if (et_config_values(t, t->rows, t->values) != 0) {
+        et_die("the same configuration again");
+    }
+}
+
+
 static int
 et_config(et_t *t, const char **rows)
 {
@@ -576,7 +669,7 @@ et_config(et_t *t, const char **rows)
 }
 
 
-/* CHANGE; a configuration after it is answered when it is done. */
+/* CHANGE, and it is done. */
 
 static void
 et_change(et_t *t, const sbx_egress_task_t *task, const char **rules)
@@ -597,6 +690,8 @@ et_change(et_t *t, const sbx_egress_task_t *task, const char **rules)
     if (et_send(t, &change, buf, n, NULL, 0) != 0) {
         et_die("CHANGE");
     }
+
+    et_sync(t);
 }
 
 
@@ -610,7 +705,9 @@ et_grant(et_t *t, et_session_t *s, const sbx_egress_task_t *task,
     char               buf[SBX_NETWORK_SIZE];
     size_t             n;
     unsigned           i, nfds;
+    socklen_t          len;
     sbx_error_t        e;
+    et_sockaddr_t      sa;
     sbx_egress_task_t  grant;
 
     if (sbx_net_grant(s->netns, fds, &e) != 0) {
@@ -618,6 +715,9 @@ et_grant(et_t *t, et_session_t *s, const sbx_egress_task_t *task,
         return -1;
     }
 
+    len = sizeof(sa);
+    s->port = getsockname(fds[SBX_NET_TCP4], &sa.any, &len) == 0
+              ? ntohs(sa.in.sin_port) : 0;
     s->ipv6 = fds[SBX_NET_TCP6] != -1;
     nfds = s->ipv6 ? 4 : 2;
     order[0] = fds[SBX_NET_TCP4];
@@ -644,7 +744,24 @@ et_grant(et_t *t, et_session_t *s, const sbx_egress_task_t *task,
         (void) close(order[i]);
     }
 
+    et_sync(t);
+
     return 0;
+}
+
+
+static void
+et_revoke(et_t *t, const et_session_t *s)
+{
+    sbx_egress_task_t  task;
+
+    et_task_of(&task, s, SBX_EGRESS_REVOKE);
+
+    if (et_send(t, &task, NULL, 0, NULL, 0) != 0) {
+        et_die("REVOKE");
+    }
+
+    et_sync(t);
 }
 
 
@@ -865,8 +982,10 @@ et_lookup(et_t *t, const et_session_t *s, const char *name, unsigned type,
  * ---- all of it ------------------------------------------------------------------
  */
 
+/* nofile: of the egress; 0: the test's. */
+
 static void
-et_start(et_t *t)
+et_start(et_t *t, rlim_t nofile)
 {
     int                   fds[2], ca, cert;
     struct rlimit         limit;
@@ -886,10 +1005,16 @@ et_start(et_t *t)
         (void) close(fds[0]);
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
 
-        if (t->nofile != 0) {
-            limit.rlim_cur = t->nofile;
-            limit.rlim_max = t->nofile;
+        if (nofile != 0) {
+            limit.rlim_cur = nofile;
+            limit.rlim_max = nofile;
             (void) setrlimit(RLIMIT_NOFILE, &limit);
+        }
+
+        /* what it says of tasks that are none; SBX_TEST_LOG shows it */
+
+        if (getenv("SBX_TEST_LOG") == NULL) {
+            (void) dup2(open("/dev/null", O_WRONLY|O_CLOEXEC), STDERR_FILENO);
         }
 
         et_enter(t->host);
@@ -928,7 +1053,7 @@ et_open(et_t *t, const et_name_t *names)
     et_dns(t, names);
     et_session(t, &t->one, ET_ID);
     et_session(t, &t->two, ET_ID_TWO);
-    et_start(t);
+    et_start(t, 0);
 
     return NULL;
 }
