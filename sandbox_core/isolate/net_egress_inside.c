@@ -75,7 +75,8 @@ typedef struct {
 static const sbx_egress_one_of_t  sbx_egress_one_of[] = {
     { "fcntl", 1, 7, { F_GETFL, F_SETFL, F_GETFD, F_SETFD, F_GET_SEALS,
                        F_SETPIPE_SZ, F_DUPFD_CLOEXEC } },
-    { "ioctl", 1, 1, { FIONREAD } },
+    /* the latter: of stdio, of a log that is a device */
+    { "ioctl", 1, 2, { FIONREAD, TCGETS } },
     /* fstat() of a libc that has no call of that name; it opens nothing */
     { "newfstatat", 3, 1, { AT_EMPTY_PATH } },
     { "prlimit64", 0, 1, { 0 } }
