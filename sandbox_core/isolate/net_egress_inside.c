@@ -93,9 +93,10 @@ static const sbx_egress_options_t  sbx_egress_options[] = {
     { SOL_SOCKET, 8, { SO_LINGER, SO_KEEPALIVE, SO_SNDBUF, SO_RCVBUF,
                        SO_RCVLOWAT, SO_REUSEADDR, SO_OOBINLINE,
                        SO_PRIORITY } },
-    { IPPROTO_TCP, 9, { TCP_NODELAY, TCP_KEEPIDLE, TCP_KEEPINTVL,
+    { IPPROTO_TCP, 10, { TCP_NODELAY, TCP_KEEPIDLE, TCP_KEEPINTVL,
                         TCP_KEEPCNT, TCP_USER_TIMEOUT, TCP_SYNCNT,
-                        TCP_QUICKACK, TCP_CORK, TCP_FASTOPEN_CONNECT } },
+                        TCP_QUICKACK, TCP_CORK, TCP_FASTOPEN_CONNECT,
+                        TCP_NOTSENT_LOWAT } },
     { IPPROTO_IP, 3, { IP_RECVERR, IP_MTU_DISCOVER,
                        IP_BIND_ADDRESS_NO_PORT } },
     { IPPROTO_IPV6, 3, { IPV6_V6ONLY, IPV6_RECVERR, IPV6_MTU_DISCOVER } }
