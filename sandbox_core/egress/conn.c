@@ -17,6 +17,16 @@
 #define SBX_EG_ORIGINAL_DST   80        /* of IPv4 and of IPv6 */
 #define SBX_EG_DNS_PORT       53
 
+/*
+ * What the kernel keeps for a peer that does not read: of what is to be sent so
+ * much, of what has come as much as windows have grown to.  They may grow as
+ * they do for a session's first few connections alone, so that one of many
+ * connections cannot have much of the host's memory.
+ */
+#define SBX_EG_UNSENT         (256 * 1024)
+#define SBX_EG_WIDE           16
+#define SBX_EG_RECEIVE        (256 * 1024)
+
 /* A peer that is gone without a word is found within five minutes. */
 #define SBX_EG_KEEP_IDLE      120       /* seconds */
 #define SBX_EG_KEEP_INTERVAL  30
@@ -40,7 +50,7 @@ static void sbx_eg_conn_address(const sbx_eg_sockaddr_t *sa,
 static int sbx_eg_conn_loopback(const uint8_t address[16]);
 static void sbx_eg_conn_host_loopback(uint8_t address[16]);
 static void sbx_eg_conn_reset_fd(int fd);
-static void sbx_eg_conn_options(int fd);
+static void sbx_eg_conn_options(int fd, int wide);
 static int sbx_eg_conn_begin(sbx_eg_session_t *s, int fd,
     const uint8_t address[16], unsigned port, sbx_eg_verdict_t verdict);
 static int sbx_eg_conn_connect(sbx_eg_conn_t *c);
@@ -298,8 +308,9 @@ sbx_eg_conn_reset_fd(int fd)
 
 
 static void
-sbx_eg_conn_options(int fd)
+sbx_eg_conn_options(int fd, int wide)
 {
+    int       size;
     unsigned  i;
 
     static const struct {
@@ -311,12 +322,18 @@ sbx_eg_conn_options(int fd)
         { IPPROTO_TCP, TCP_KEEPIDLE,  SBX_EG_KEEP_IDLE },
         { IPPROTO_TCP, TCP_KEEPINTVL, SBX_EG_KEEP_INTERVAL },
         { IPPROTO_TCP, TCP_KEEPCNT,   SBX_EG_KEEP_COUNT },
-        { IPPROTO_TCP, TCP_NODELAY,   1 }
+        { IPPROTO_TCP, TCP_NODELAY,   1 },
+        { IPPROTO_TCP, TCP_NOTSENT_LOWAT, SBX_EG_UNSENT }
     };
 
     for (i = 0; i < sbx_nelts(options); i++) {
         (void) setsockopt(fd, options[i].level, options[i].name,
                           &options[i].value, sizeof(int));
+    }
+
+    if (!wide) {
+        size = SBX_EG_RECEIVE;
+        (void) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(int));
     }
 }
 
@@ -357,7 +374,7 @@ sbx_eg_conn_begin(sbx_eg_session_t *s, int fd, const uint8_t address[16],
     s->traffic->opened++;
     eg->relay->nconns++;
 
-    sbx_eg_conn_options(fd);
+    sbx_eg_conn_options(fd, 0);
 
     /* of the client only whether it is gone */
 
@@ -402,7 +419,7 @@ sbx_eg_conn_connect(sbx_eg_conn_t *c)
     }
 
     c->side[SBX_EG_SERVER].fd = fd;
-    sbx_eg_conn_options(fd);
+    sbx_eg_conn_options(fd, c->session->traffic->connections <= SBX_EG_WIDE);
 
     do {
         rc = connect(fd, &sa.any, len);
