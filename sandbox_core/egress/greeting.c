@@ -14,17 +14,17 @@
 
 #define SBX_GREETING_RECORD      5         /* bytes of a record's header */
 #define SBX_GREETING_MESSAGE     4         /* and of a message's */
-#define SBX_GREETING_SERVER      38        /* of a ServerHello and its random */
+#define SBX_GREETING_SERVER      38        /* up to a ServerHello's random */
 #define SBX_GREETING_HANDSHAKE   22
 #define SBX_GREETING_SPARE       1024
 
 
 typedef enum {
     SBX_GREETING_FIRST,
-    SBX_GREETING_WAIT,               /* for what the server says to it */
-    SBX_GREETING_AGAIN,              /* another is due */
-    SBX_GREETING_SECOND,             /* and has begun */
-    SBX_GREETING_GO,                 /* it is held, and may go */
+    SBX_GREETING_WAIT,            /* for what the server says to it */
+    SBX_GREETING_AGAIN,           /* another is due */
+    SBX_GREETING_SECOND,          /* and has begun */
+    SBX_GREETING_GO,              /* it is held, and may go */
     SBX_GREETING_OPAQUE,
     SBX_GREETING_REFUSED
 } sbx_greeting_state_t;
@@ -40,14 +40,14 @@ struct sbx_greeting_s {
     sbx_greeting_state_t     state;
     sbx_greeting_records_t   client;
     sbx_greeting_records_t   server;
-    uint8_t               message[SBX_GREETING_SERVER];
-    size_t                n;      /* of a message so far */
-    uint8_t              *held;   /* the second */
-    size_t                nheld;
-    size_t                room;
-    size_t                sent;   /* of it */
-    sbx_refused_t         why;
-    char                  name[];
+    uint8_t                  message[SBX_GREETING_SERVER];
+    size_t                   n;      /* of a message so far */
+    uint8_t                 *held;   /* the second */
+    size_t                   nheld;
+    size_t                   room;
+    size_t                   sent;   /* of it */
+    sbx_refused_t            why;
+    char                     name[];
 };
 
 
@@ -73,7 +73,7 @@ static const uint8_t  sbx_greeting_retry[] = {
 sbx_greeting_t *
 sbx_greeting_open(const char *name)
 {
-    size_t        n;
+    size_t           n;
     sbx_greeting_t  *hello;
 
     n = strlen(name) + 1;
