@@ -7,5 +7,5 @@ int
 main(void)
 {
     return sbx_egress_run(SBX_EGRESS_FD, SBX_EGRESS_CA_FD,
-                          SBX_EGRESS_CERT_FD);
+                          SBX_EGRESS_CERT_FD, NULL);
 }
