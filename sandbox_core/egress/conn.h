@@ -12,7 +12,8 @@
  *   LOOK     they are looked at, and stay
  *   SPLICE   they go to the other side through a pipe that is held only while
  *            there are bytes in it
- *   HTTP     of a client: through the filter of requests
+ *   HTTP     of a client: through the filter of requests, or that of a second
+ *            hello
  *   TLS      of both sides: through a TLS server and a TLS client
  *
  * A side that takes nothing stops the reading of the other; nothing is kept
@@ -87,9 +88,10 @@ typedef struct {
 /* What only connections have that are read: see filter.c. */
 typedef struct {
     sbx_http_t       *http;
+    sbx_greeting_t   *greeting;
     sbx_tls_pair_t   *tls;
     sbx_http_judge_t  judge;
-    char             *host;             /* TLS: as whom the server is checked */
+    char             *host;             /* TLS: whom the server is to be */
     sbx_eg_policy_t  *policy;           /* whose header may be in use */
     struct {
         uint8_t      *data;             /* made for a side, and not sent */
@@ -162,6 +164,9 @@ int sbx_eg_named(sbx_eg_conn_t *c, const char *host);
 
 /* filter.c */
 int sbx_eg_filter_http(sbx_eg_conn_t *c);
+/* A client that was judged by its first hello, until a second is out of the
+ * question. */
+int sbx_eg_filter_greeting(sbx_eg_conn_t *c, const char *name);
 int sbx_eg_filter_tls(sbx_eg_conn_t *c, const char *host);
 int sbx_eg_filter_client(sbx_eg_conn_t *c);
 void sbx_eg_filter_server(sbx_eg_conn_t *c, const uint8_t *p, size_t n);

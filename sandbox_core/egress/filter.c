@@ -65,6 +65,23 @@ sbx_eg_filter_http(sbx_eg_conn_t *c)
 
 
 int
+sbx_eg_filter_greeting(sbx_eg_conn_t *c, const char *name)
+{
+    sbx_eg_filter_t  *f;
+
+    f = sbx_eg_filter_new(c);
+
+    if (f == NULL) {
+        return -1;
+    }
+
+    f->greeting = sbx_greeting_open(name);
+
+    return f->greeting == NULL ? -1 : 0;
+}
+
+
+int
 sbx_eg_filter_tls(sbx_eg_conn_t *c, const char *host)
 {
     sbx_error_t       e;
@@ -175,8 +192,11 @@ sbx_eg_filter_client(sbx_eg_conn_t *c)
             return rc;
         }
 
-        if (sbx_http_opaque(f->http)) {
+        if (f->greeting != NULL ? sbx_greeting_opaque(f->greeting)
+                                : sbx_http_opaque(f->http))
+        {
             sbx_eg_relay_beyond(c, 0);
+            sbx_eg_filter_close(c);
             side->mode = SBX_EG_MODE_SPLICE;
             return 0;
         }
@@ -196,8 +216,16 @@ sbx_eg_filter_client(sbx_eg_conn_t *c)
         why = SBX_REFUSED_PROTOCOL;
         used = 0;
         made = 0;
-        rc = sbx_http_client(f->http, relay->in, (size_t) n, &used,
-                             relay->out, sizeof(relay->out), &made, &why);
+
+        if (f->greeting != NULL) {
+            rc = sbx_greeting_client(f->greeting, relay->in, (size_t) n,
+                                     &used, relay->out, sizeof(relay->out),
+                                     &made, &why);
+
+        } else {
+            rc = sbx_http_client(f->http, relay->in, (size_t) n, &used,
+                                 relay->out, sizeof(relay->out), &made, &why);
+        }
 
         if (rc != 0) {
             return sbx_eg_conn_refuse(c, why, c->name);
@@ -227,7 +255,7 @@ sbx_eg_filter_client(sbx_eg_conn_t *c)
 static int
 sbx_eg_filter_stuck(sbx_eg_conn_t *c, size_t n)
 {
-    if (sbx_http_watches(c->filter->http)) {
+    if (sbx_eg_filter_watches(c)) {
         c->side[SBX_EG_CLIENT].blocked = 1;
         return 0;
     }
@@ -245,8 +273,16 @@ sbx_eg_filter_stuck(sbx_eg_conn_t *c, size_t n)
 int
 sbx_eg_filter_watches(const sbx_eg_conn_t *c)
 {
-    return c->filter != NULL && c->filter->http != NULL
-           && sbx_http_watches(c->filter->http);
+    const sbx_eg_filter_t  *f;
+
+    f = c->filter;
+
+    if (f == NULL) {
+        return 0;
+    }
+
+    return (f->http != NULL && sbx_http_watches(f->http))
+           || (f->greeting != NULL && sbx_greeting_watches(f->greeting));
 }
 
 
@@ -257,7 +293,13 @@ sbx_eg_filter_server(sbx_eg_conn_t *c, const uint8_t *p, size_t n)
         return;
     }
 
-    sbx_http_server(c->filter->http, p, n);
+    if (c->filter->greeting != NULL) {
+        sbx_greeting_server(c->filter->greeting, p, n);
+
+    } else {
+        sbx_http_server(c->filter->http, p, n);
+    }
+
     c->side[SBX_EG_CLIENT].blocked = 0;
 }
 
@@ -557,6 +599,10 @@ sbx_eg_filter_close(sbx_eg_conn_t *c)
 
     if (f->http != NULL) {
         sbx_http_close(f->http);
+    }
+
+    if (f->greeting != NULL) {
+        sbx_greeting_close(f->greeting);
     }
 
     if (f->tls != NULL) {

@@ -15,6 +15,7 @@ static int sbx_eg_look_more(sbx_eg_conn_t *c, size_t n, int grown);
 static int sbx_eg_look_judge(sbx_eg_conn_t *c, sbx_sniff_t what,
     const sbx_sniffed_t *sniffed);
 static int sbx_eg_look_tls(sbx_eg_conn_t *c, const sbx_sniffed_t *sniffed);
+static int sbx_eg_look_greeting(sbx_eg_conn_t *c, const char *name);
 static int sbx_eg_look_http(sbx_eg_conn_t *c);
 static int sbx_eg_look_other(sbx_eg_conn_t *c, const sbx_sniffed_t *sniffed);
 static int sbx_eg_look_pass(sbx_eg_conn_t *c);
@@ -207,7 +208,7 @@ sbx_eg_look_tls(sbx_eg_conn_t *c, const sbx_sniffed_t *sniffed)
     }
 
     if (name == NULL || sniffed->ech) {
-        return sbx_eg_look_pass(c);
+        return sbx_eg_look_greeting(c, "");
     }
 
     if (sbx_eg_named(c, name) != 0) {
@@ -217,7 +218,7 @@ sbx_eg_look_tls(sbx_eg_conn_t *c, const sbx_sniffed_t *sniffed)
     if (sbx_eg_header(s, name, 1) == NULL
         || !sbx_eg_names_has(s, name, c->address))
     {
-        return sbx_eg_look_pass(c);
+        return sbx_eg_look_greeting(c, name);
     }
 
     /* a server that has spoken first does not speak TLS */
@@ -233,6 +234,26 @@ sbx_eg_look_tls(sbx_eg_conn_t *c, const sbx_sniffed_t *sniffed)
     (void) sbx_eg_look_pass(c);
     c->side[SBX_EG_CLIENT].mode = SBX_EG_MODE_TLS;
     c->side[SBX_EG_SERVER].mode = SBX_EG_MODE_TLS;
+
+    return 0;
+}
+
+
+/* Where the name mattered, a second one does. */
+
+static int
+sbx_eg_look_greeting(sbx_eg_conn_t *c, const char *name)
+{
+    if (c->look == SBX_EG_LOOK_HEADER) {
+        return sbx_eg_look_pass(c);
+    }
+
+    if (sbx_eg_filter_greeting(c, name) != 0) {
+        return -1;
+    }
+
+    (void) sbx_eg_look_pass(c);
+    c->side[SBX_EG_CLIENT].mode = SBX_EG_MODE_HTTP;
 
     return 0;
 }
