@@ -52,7 +52,8 @@ static void sbx_eg_conn_host_loopback(uint8_t address[16]);
 static void sbx_eg_conn_reset_fd(int fd);
 static void sbx_eg_conn_options(int fd, int wide);
 static int sbx_eg_conn_begin(sbx_eg_session_t *s, int fd,
-    const uint8_t address[16], unsigned port, sbx_eg_verdict_t verdict);
+    const uint8_t address[16], unsigned port, sbx_eg_verdict_t verdict,
+    const char *name);
 static int sbx_eg_conn_connect(sbx_eg_conn_t *c);
 static void sbx_eg_conn_server(sbx_event_t *ev, uint32_t events);
 static void sbx_eg_conn_late(sbx_timer_t *timer);
@@ -144,6 +145,7 @@ sbx_eg_conn_taken(sbx_eg_session_t *s, int fd)
 {
     unsigned          port;
     uint8_t           address[16];
+    const char       *name;
     sbx_refused_t     why;
     sbx_eg_verdict_t  verdict;
 
@@ -167,8 +169,7 @@ sbx_eg_conn_taken(sbx_eg_session_t *s, int fd)
 
     sbx_eg_conn_host_loopback(address);
 
-    why = SBX_REFUSED_RULE;
-    verdict = sbx_eg_decide(s, address, port, &why);
+    verdict = sbx_eg_decide_by(s, address, port, &why, &name);
 
     if (verdict != SBX_EG_REFUSE && !sbx_eg_conn_room(s)) {
         verdict = SBX_EG_REFUSE;
@@ -181,7 +182,7 @@ sbx_eg_conn_taken(sbx_eg_session_t *s, int fd)
         return;
     }
 
-    if (sbx_eg_conn_begin(s, fd, address, port, verdict) != 0) {
+    if (sbx_eg_conn_begin(s, fd, address, port, verdict, name) != 0) {
         sbx_eg_conn_reset_fd(fd);
     }
 }
@@ -342,7 +343,7 @@ sbx_eg_conn_options(int fd, int wide)
 
 static int
 sbx_eg_conn_begin(sbx_eg_session_t *s, int fd, const uint8_t address[16],
-    unsigned port, sbx_eg_verdict_t verdict)
+    unsigned port, sbx_eg_verdict_t verdict, const char *name)
 {
     sbx_egress_t   *eg;
     sbx_eg_conn_t  *c;
@@ -351,6 +352,16 @@ sbx_eg_conn_begin(sbx_eg_session_t *s, int fd, const uint8_t address[16],
 
     if (c == NULL) {
         return -1;
+    }
+
+    if (name != NULL) {
+        c->known = 1;
+        c->name = strdup(name);
+
+        if (c->name == NULL) {
+            free(c);
+            return -1;
+        }
     }
 
     eg = s->egress;
@@ -590,6 +601,7 @@ static int
 sbx_eg_conn_allowed(sbx_eg_conn_t *c, sbx_refused_t *why)
 {
     sbx_eg_look_t      look;
+    sbx_refused_t      other;
     sbx_eg_verdict_t   verdict;
     sbx_eg_session_t  *s;
 
@@ -597,7 +609,17 @@ sbx_eg_conn_allowed(sbx_eg_conn_t *c, sbx_refused_t *why)
     verdict = sbx_eg_decide(s, c->address, c->port, why);
 
     if (verdict == SBX_EG_REFUSE) {
-        return 0;
+
+        /* the answer that led there may be forgotten by now */
+
+        if (!c->known
+            || sbx_eg_decide_known(s, c->address, c->port, c->name, &other)
+               != 0)
+        {
+            return 0;
+        }
+
+        verdict = SBX_EG_BY_NAME;
     }
 
     look = sbx_eg_look_why(c, verdict);
@@ -617,8 +639,8 @@ sbx_eg_conn_allowed(sbx_eg_conn_t *c, sbx_refused_t *why)
         return 1;
     }
 
-    if (c->name != NULL) {
-        return sbx_eg_decide_named(s, c->address, c->port, c->name, why) == 0;
+    if (c->named) {
+        return sbx_eg_look_named(c, c->name, why) == 0;
     }
 
     /* as much was looked at, and nothing was named; or it was not, and its
