@@ -254,7 +254,7 @@ subtest 'a grant is changed while the session lives' => sub {
     is($net->held($id, $held, qr/^(?!up)/), 'ECONNRESET',
        'cuts what is no longer granted');
     is($net->held($id, $kept, qr/up/), 'up', 'and nothing else');
-    is_deeply($res->{json}{network_rules},
+    is_deeply($t->api(GET => "/sessions/$id")->{json}{network_rules},
               { allow => [ '203.0.113.11', 'x.test' ], deny => [] },
               'and is told');
 

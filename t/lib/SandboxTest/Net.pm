@@ -374,6 +374,8 @@ sub held {
 
     my $state = '';
 
+    return 'none' if !defined $name;
+
     SandboxTest::wait_for(sub {
         my $res = $self->{t}->http(GET => "/v1/sessions/$id/files/$name");
         $state = $res->{status} == 200 ? $res->{body} : '';
