@@ -32,6 +32,7 @@ typedef enum {
 
 
 typedef struct ngx_http_sandbox_keys_s  ngx_http_sandbox_keys_t;
+typedef struct ngx_http_sandbox_packages_s  ngx_http_sandbox_packages_t;
 
 /* What the operator grants: rows of sandbox_network.h, of a template or of
  * all that have none of their own. */
@@ -70,6 +71,7 @@ typedef struct {
     ngx_shm_zone_t               *metrics;
     ngx_array_t                  *templates;  /* ..._template_t, or NULL */
     ngx_array_t                  *pools;      /* ..._pool_t, or NULL */
+    ngx_http_sandbox_packages_t  *packages;   /* NULL: nothing is said */
     u_char                       *token_key;  /* SBX_TOKEN_KEY bytes, NULL
                                                  where no broker was reached */
 } ngx_http_sandbox_main_conf_t;
@@ -166,7 +168,16 @@ typedef struct {
     uint64_t                      retry_after;  /* seconds; 0: none */
     const sbx_f_error_t          *core;         /* or NULL; strings of it may
                                                    lack their NUL */
+    struct ngx_http_sandbox_json_s
+                                 *members;      /* ",\"name\":value" ... that
+                                                   the native form has
+                                                   besides; NULL: none */
 } ngx_http_sandbox_refusal_t;
+
+/* With members. */
+ngx_int_t ngx_http_sandbox_problem_with(ngx_http_request_t *r,
+    ngx_http_sandbox_error_e error, const ngx_str_t *detail,
+    struct ngx_http_sandbox_json_s *members);
 
 /* What a refusal does before its own answer: deals with the rest of the
  * body, and with Retry-After unless it is 0.  NGX_OK, or what to finalize
@@ -188,7 +199,7 @@ void ngx_http_sandbox_printable(u_char *dst, size_t size, const u_char *src,
  * every call is a no-op and _send answers 500.
  */
 
-typedef struct {
+typedef struct ngx_http_sandbox_json_s {
     ngx_pool_t                   *pool;
     ngx_chain_t                  *out;
     ngx_chain_t                 **last;
@@ -904,6 +915,21 @@ char *ngx_http_sandbox_set_pool(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 /* NGX_ERROR is logged. */
 ngx_int_t ngx_http_sandbox_pools_settle(ngx_conf_t *cf,
+    ngx_http_sandbox_main_conf_t *smcf, sbx_config_t *config);
+
+
+/*
+ * ---- packages (ngx_http_sandbox_package.h) -------------------------------
+ */
+
+char *ngx_http_sandbox_set_package_index(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_sandbox_set_package_dir(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_sandbox_set_package(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+/* Runs after the templates'.  NGX_ERROR is logged. */
+ngx_int_t ngx_http_sandbox_packages_settle(ngx_conf_t *cf,
     ngx_http_sandbox_main_conf_t *smcf, sbx_config_t *config);
 
 

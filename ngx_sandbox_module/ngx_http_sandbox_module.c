@@ -1,4 +1,4 @@
-#include "ngx_http_sandbox.h"
+#include "ngx_http_sandbox_package.h"
 
 
 #ifndef SBX_HELPER_DIR
@@ -123,7 +123,7 @@ static ngx_command_t  ngx_http_sandbox_commands[] = {
       NULL },
 
     { ngx_string("sandbox_egress_header"),
-      NGX_HTTP_MAIN_CONF|(NGX_CONF_TAKE3|NGX_CONF_TAKE4),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE3|NGX_CONF_TAKE4,
       ngx_http_sandbox_set_egress,
       NGX_HTTP_MAIN_CONF_OFFSET,
       0,
@@ -247,6 +247,36 @@ static ngx_command_t  ngx_http_sandbox_commands[] = {
       0,
       NULL },
 
+    /* packages */
+
+    { ngx_string("sandbox_package_index"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE23,
+      ngx_http_sandbox_set_package_index,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("sandbox_package_wheels"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_sandbox_set_package_dir,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      (void *) offsetof(ngx_http_sandbox_packages_t, wheels) },
+
+    { ngx_string("sandbox_package_cache"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_sandbox_set_package_dir,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      (void *) offsetof(ngx_http_sandbox_packages_t, cache) },
+
+    { ngx_string("sandbox_package"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_2MORE,
+      ngx_http_sandbox_set_package,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
       ngx_null_command
 };
 
@@ -328,6 +358,7 @@ ngx_http_sandbox_create_main_conf(ngx_conf_t *cf)
      *     smcf->audit_hash = 0;
      *     smcf->metrics = NULL;
      *     smcf->templates = NULL;
+     *     smcf->packages = NULL;
      */
 
     smcf->require_isolation = NGX_CONF_UNSET;
@@ -406,6 +437,7 @@ ngx_http_sandbox_init_main_conf(ngx_conf_t *cf, void *conf)
     config->quotas = *smcf->quotas;
 
     if (ngx_http_sandbox_templates_settle(cf, smcf, config) != NGX_OK
+        || ngx_http_sandbox_packages_settle(cf, smcf, config) != NGX_OK
         || ngx_http_sandbox_pools_settle(cf, smcf, config) != NGX_OK)
     {
         return NGX_CONF_ERROR;

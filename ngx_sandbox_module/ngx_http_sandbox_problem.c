@@ -278,6 +278,24 @@ ngx_http_sandbox_problem(ngx_http_request_t *r,
 
 
 ngx_int_t
+ngx_http_sandbox_problem_with(ngx_http_request_t *r,
+    ngx_http_sandbox_error_e error, const ngx_str_t *detail,
+    ngx_http_sandbox_json_t *members)
+{
+    ngx_http_sandbox_refusal_t  refusal;
+
+    ngx_memzero(&refusal, sizeof(ngx_http_sandbox_refusal_t));
+
+    refusal.detail = *detail;
+    refusal.members = members;
+
+    return ngx_http_sandbox_problem_refuse(r,
+                                 ngx_http_sandbox_problem_find(error),
+                                 &refusal);
+}
+
+
+ngx_int_t
 ngx_http_sandbox_problem_core(ngx_http_request_t *r,
     const sbx_error_t *error)
 {
@@ -508,6 +526,10 @@ ngx_http_sandbox_problem_send(ngx_http_request_t *r,
 
     if (refusal->core != NULL) {
         ngx_http_sandbox_problem_more(&j, refusal);
+    }
+
+    if (refusal->members != NULL) {
+        ngx_http_sandbox_json_join(&j, refusal->members);
     }
 
     ngx_http_sandbox_json_raw(&j, "}");

@@ -101,7 +101,9 @@ sbx_packages_launch(const sbx_broker_t *b, const char *template,
     told = (config->trust[0][0] != '\0' || config->trust[1][0] != '\0')
            ? sizeof(sbx_packages_trust) : 0;
 
-    if (sbx_egress_table_tls(config->egress, config->egress_size, template)) {
+    if (sbx_egress_table_tls(config->egress, config->egress_size,
+                             sbx_create_means(b, template)))
+    {
         told = sizeof(sbx_packages_trust);
 
     } else {

@@ -166,6 +166,8 @@ FUZZ_FLAGS := -std=gnu11 -D_GNU_SOURCE -g -O1 \
               -fsanitize=fuzzer,address,undefined \
               -fno-sanitize-recover=undefined
 
+FUZZ_LIBS  += $(CORE)/egress/message.c
+
 $(FUZZ)/obj/%.o: %.c $(HEADERS)
 	@mkdir -p $(@D)
 	$(call say,CC,$< (fuzz))
