@@ -111,36 +111,37 @@ static int
 sbx_eg_filter_host(void *data, const char *host, unsigned port,
     const sbx_eg_header_t **header)
 {
+    int                free_way;
     sbx_refused_t      why;
     sbx_eg_conn_t     *c;
-    sbx_eg_session_t  *s;
+    sbx_eg_verdict_t   verdict;
 
     c = data;
-    s = c->session;
     *header = NULL;
 
-    if (port != 0 && port != c->port) {
-        return 1;
-    }
+    /* where all may be said, what is odd is said without a header */
 
-    /* in TLS the server is known as one host, and is that one's alone */
+    verdict = sbx_eg_decide(c->session, c->address, c->port, &why);
+    free_way = verdict == SBX_EG_ALLOW
+               && sbx_eg_look_why(c, verdict) <= SBX_EG_LOOK_HEADER;
 
-    if (c->filter->host != NULL && strcmp(c->filter->host, host) != 0) {
-        return 1;
-    }
-
-    if (sbx_eg_decide_named(s, c->address, c->port, host, &why) != 0
-        || sbx_eg_named(c, host) != 0)
+    if ((port != 0 && port != c->port)
+        || (c->filter->host != NULL && strcmp(c->filter->host, host) != 0)
+        || sbx_eg_look_named(c, host, &why) != 0)
     {
+        /* in TLS the server is known as one host, and is that one's alone */
+
+        return !free_way || c->filter->host != NULL;
+    }
+
+    if (sbx_eg_named(c, host) != 0) {
         return 1;
     }
 
-    /* a credential goes where the name leads, not where a client says that
-     * it does */
+    *header = sbx_eg_look_header(c, host, c->filter->host != NULL);
 
-    if (sbx_eg_names_has(s, host, c->address)) {
+    if (*header != NULL) {
         sbx_eg_filter_pin(c);
-        *header = sbx_eg_header(s, host, c->filter->host != NULL);
     }
 
     return 0;
@@ -235,10 +236,17 @@ sbx_eg_filter_client(sbx_eg_conn_t *c)
             sbx_eg_relay_drop(c, SBX_EG_CLIENT, used);
         }
 
-        if (made != 0
-            && sbx_eg_filter_send(c, SBX_EG_SERVER, relay->out, made) != 0)
-        {
-            return -1;
+        if (made != 0) {
+            rc = sbx_eg_filter_send(c, SBX_EG_SERVER, relay->out, made);
+
+            if (f->policy != NULL) {
+                /* there may be a credential in it */
+                explicit_bzero(relay->out, made);
+            }
+
+            if (rc != 0) {
+                return -1;
+            }
         }
 
         if (used == 0 && made == 0) {
