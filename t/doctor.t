@@ -104,7 +104,9 @@ subtest 'a machine that has everything' => sub {
         is($caps->{$name}{mend}, undef, 'and needs no mending');
     }
 
-    for my $name (qw(idmapped_mounts network_grants image project_quota)) {
+    for my $name (qw(idmapped_mounts network_grants network_conntrack
+                     network_ipv6 image project_quota))
+    {
         ok(JSON::PP::is_bool($caps->{$name}{enforced}), "$name is told");
         is(defined $caps->{$name}{mend}, !$caps->{$name}{enforced},
            'with how to mend it, if it is not there');

@@ -41,7 +41,7 @@ ngx_uint_t ngx_http_sandbox_e2b_network_asked(
 /* What this server does not have; in: the fields' parent with its dot. */
 int ngx_http_sandbox_e2b_network_refuse(const ngx_http_sandbox_e2b_out_t *out,
     const char *in, sbx_error_t *e);
-/* "allowInternetAccess", and "network" but for its end. */
+/* "allowInternetAccess", and "network" up to what is not of destinations. */
 void ngx_http_sandbox_e2b_network_json(ngx_http_sandbox_json_t *j,
     const ngx_http_sandbox_op_session_t *s);
 

@@ -113,12 +113,19 @@ ngx_http_sandbox_e2b_network_json(ngx_http_sandbox_json_t *j,
         char         type;
         const char  *name;
     } lists[] = {
-        { 'a', ",\"network\":{\"allowOut\":[" },
+        { 'a', "\"allowOut\":[" },
         { 'd', "],\"denyOut\":[" }
     };
 
     ngx_http_sandbox_json_raw(j, ",\"allowInternetAccess\":");
     ngx_http_sandbox_json_bool(j, s->session.network != SBX_NETWORK_NONE);
+    ngx_http_sandbox_json_raw(j, ",\"network\":{");
+
+    /* the answer to a create, say, comes without them */
+
+    if (s->session.network == SBX_NETWORK_LISTS && s->rules_len == 0) {
+        return;
+    }
 
     /* a list that is no exception to another is all that there is */
 
@@ -145,7 +152,7 @@ ngx_http_sandbox_e2b_network_json(ngx_http_sandbox_json_t *j,
         ngx_http_sandbox_json_cstring(j, NGX_HTTP_SANDBOX_E2B_ALL);
     }
 
-    ngx_http_sandbox_json_raw(j, "]");
+    ngx_http_sandbox_json_raw(j, "],");
 }
 
 

@@ -199,7 +199,7 @@ ngx_http_sandbox_e2b_session_more(ngx_http_request_t *r,
     }
 
     ngx_http_sandbox_e2b_network_json(j, s);
-    ngx_http_sandbox_json_raw(j, ",\"allowPublicTraffic\":");
+    ngx_http_sandbox_json_raw(j, "\"allowPublicTraffic\":");
     ngx_http_sandbox_json_bool(j, !(flags & SBX_CREATE_PORT_TOKEN));
     ngx_http_sandbox_json_raw(j, "},\"lifecycle\":{\"onTimeout\":");
     ngx_http_sandbox_json_cstring(j, (flags & SBX_CREATE_ON_TIMEOUT_PAUSE)

@@ -137,6 +137,7 @@ sbx_outlet_configure(sbx_broker_t *b)
     o = &b->outlet;
     o->wanted = sbx_outlet_grants(&b->config, 0) ? 1 : 0;
     o->configure = 1;
+    o->delay = 0;
 
     if (o->adopted) {
         o->adopted = 0;
@@ -158,7 +159,6 @@ sbx_outlet_configure(sbx_broker_t *b)
         sbx_outlet_soon(b);
 
     } else if (o->wanted) {
-        o->delay = 0;
         sbx_outlet_start(b);
     }
 }

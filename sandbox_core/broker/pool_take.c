@@ -295,7 +295,9 @@ sbx_pool_tell(sbx_session_t *s, const sbx_create_t *body, const char *env)
     launch.env = env;
     launch.env_size = body->env_size;
 
-    if (sbx_packages_launch(s->broker, s->info.template, &launch, &own, &e)
+    if (sbx_packages_launch(s->broker,
+                            sbx_create_means(s->broker, s->info.template),
+                            &launch, &own, &e)
         == 0)
     {
         fd = sbx_launch_hand_over(&launch, &e);

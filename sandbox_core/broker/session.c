@@ -318,7 +318,8 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
         sbx_credit_begin(s);
     }
 
-    rc = sbx_packages_launch(b, s->info.template, &launch, &own, e);
+    rc = sbx_packages_launch(b, sbx_create_means(b, s->info.template),
+                             &launch, &own, e);
 
     if (rc == 0) {
         rc = sbx_launch_start(&launch, &s->launched, e);

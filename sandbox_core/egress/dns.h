@@ -66,7 +66,7 @@ typedef struct {
 typedef struct {
     uint8_t    code;                  /* NOERROR, NXDOMAIN */
     uint16_t   n;
-    uint32_t   ttl;                   /* of addresses, or of there being none */
+    uint32_t   ttl;                   /* of them, or of there being none */
     uint8_t    address[SBX_DNS_ADDRESSES][16];
 } sbx_dns_answer_t;
 

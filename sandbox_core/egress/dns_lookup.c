@@ -38,6 +38,7 @@ typedef struct {
 
 static sbx_dns_lookup_t *sbx_dns_lookup_find(const sbx_eg_session_t *s,
     const sbx_dns_query_t *q);
+static int sbx_dns_known(const sbx_eg_session_t *s, const char *name);
 static sbx_dns_lookup_t *sbx_dns_lookup_make(sbx_eg_session_t *s,
     const sbx_dns_query_t *q);
 static int sbx_dns_lookup_wait(sbx_dns_lookup_t *lookup,
@@ -96,7 +97,7 @@ sbx_dns_lookup(sbx_eg_session_t *s, const sbx_dns_from_t *from,
     if (made) {
 
         if (dns->nlookups >= SBX_DNS_LOOKUPS
-            || (!sbx_dns_cache_knows(&dns->cache, q->name)
+            || (!sbx_dns_known(s, q->name)
                 && !sbx_dns_bucket_take(&dns->names, SBX_DNS_NEW_RATE,
                                         SBX_DNS_NEW_BURST)))
         {
@@ -186,6 +187,25 @@ sbx_dns_lookup_find(const sbx_eg_session_t *s, const sbx_dns_query_t *q)
     }
 
     return NULL;
+}
+
+
+/* Asked for before; of another type, perhaps, and a moment ago. */
+
+static int
+sbx_dns_known(const sbx_eg_session_t *s, const char *name)
+{
+    sbx_node_t  *node;
+
+    for (node = s->dns->lookups.next; node != &s->dns->lookups;
+         node = node->next)
+    {
+        if (strcmp(sbx_dns_lookup_of(node)->name, name) == 0) {
+            return 1;
+        }
+    }
+
+    return sbx_dns_cache_knows(&s->dns->cache, name);
 }
 
 

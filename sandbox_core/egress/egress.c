@@ -35,6 +35,7 @@ typedef struct {
 
 static int sbx_egress_open(sbx_egress_t *eg, int ca, int cert,
     sbx_error_t *e);
+static int sbx_egress_ready(sbx_egress_t *eg, sbx_error_t *e);
 static void sbx_egress_close(sbx_egress_t *eg);
 static void sbx_egress_control(sbx_event_t *ev, uint32_t events);
 static int sbx_egress_receive(sbx_egress_t *eg, sbx_egress_call_t *call);
@@ -57,7 +58,7 @@ static unsigned sbx_egress_bucket(const char *id);
 
 
 int
-sbx_egress_run(int control, int ca, int cert)
+sbx_egress_run(int control, int ca, int cert, int (*confine)(sbx_error_t *e))
 {
     int            rc;
     sbx_error_t    e;
@@ -75,6 +76,14 @@ sbx_egress_run(int control, int ca, int cert)
     (void) signal(SIGPIPE, SIG_IGN);
 
     rc = sbx_egress_open(eg, ca, cert, &e);
+
+    if (rc == 0 && confine != NULL) {
+        rc = confine(&e);
+    }
+
+    if (rc == 0) {
+        rc = sbx_egress_ready(eg, &e);
+    }
 
     if (rc == 0) {
         rc = sbx_loop_run(&eg->loop, &e);
@@ -95,8 +104,7 @@ sbx_egress_run(int control, int ca, int cert)
 static int
 sbx_egress_open(sbx_egress_t *eg, int ca, int cert, sbx_error_t *e)
 {
-    int                  flags;
-    sbx_egress_record_t  record;
+    int  flags;
 
     if (sbx_loop_init(&eg->loop, e) != 0) {
         return -1;
@@ -125,6 +133,15 @@ sbx_egress_open(sbx_egress_t *eg, int ca, int cert, sbx_error_t *e)
     {
         return sbx_error(e, errno, SBX_E_INTERNAL, "epoll_ctl() failed");
     }
+
+    return 0;
+}
+
+
+static int
+sbx_egress_ready(sbx_egress_t *eg, sbx_error_t *e)
+{
+    sbx_egress_record_t  record;
 
     memset(&record, 0, sizeof(record));
     record.magic = SBX_EGRESS_MAGIC;

@@ -211,8 +211,13 @@ int sbx_eg_config(sbx_egress_t *eg, const sbx_egress_task_t *task, int *fds,
 sbx_eg_policy_t *sbx_eg_policy_of(sbx_egress_t *eg, const char *template);
 void sbx_eg_policy_release(sbx_eg_policy_t *policy);
 
-/* egress.c: until nobody has the other end of control; the exit status. */
-int sbx_egress_run(int control, int ca, int cert);
+/*
+ * egress.c: until nobody has the other end of control; the exit status.
+ * confine (NULL: none) is called when everything is open that has to be opened,
+ * before anybody is told that it runs.
+ */
+int sbx_egress_run(int control, int ca, int cert,
+    int (*confine)(sbx_error_t *e));
 sbx_eg_session_t *sbx_eg_session_find(sbx_egress_t *eg, const char *id);
 
 

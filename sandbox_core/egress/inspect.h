@@ -38,6 +38,27 @@ sbx_sniff_t sbx_sniff(const uint8_t *p, size_t n, sbx_sniffed_t *out);
 
 
 /*
+ * ---- a second hello: greeting.c --------------------------------------------
+ *
+ * Of a client whose first ClientHello was judged, by the name in it.  All of
+ * it passes, but a second ClientHello with another name.  To be used as the
+ * filter of HTTP below: what is taken and made, whose turn it is, and when
+ * nothing more needs to be looked at.
+ */
+
+typedef struct sbx_greeting_s  sbx_greeting_t;
+
+sbx_greeting_t *sbx_greeting_open(const char *name);
+void sbx_greeting_close(sbx_greeting_t *hello);
+int sbx_greeting_client(sbx_greeting_t *hello, const uint8_t *in, size_t n,
+    size_t *used, uint8_t *out, size_t size, size_t *made,
+    sbx_refused_t *why);
+int sbx_greeting_watches(const sbx_greeting_t *hello);
+void sbx_greeting_server(sbx_greeting_t *hello, const uint8_t *in, size_t n);
+int sbx_greeting_opaque(const sbx_greeting_t *hello);
+
+
+/*
  * ---- HTTP/1: http.c --------------------------------------------------------
  *
  * A filter between a client and a server: reads requests as servers do, has
@@ -46,8 +67,11 @@ sbx_sniff_t sbx_sniff(const uint8_t *p, size_t n, sbx_sniffed_t *out);
  * client's own of that name, and passes all else on byte by byte.  What
  * servers read in different ways is refused: two lengths, a length and an
  * encoding, folded lines, bare CR, a space before a colon, two Hosts, none.
- * CONNECT is refused.  After an Upgrade nothing of the client passes until the
- * server has answered: 101 makes the rest opaque, all else goes on as before.
+ * CONNECT is refused, and TRACE where a header is added.  After an Upgrade to
+ * a WebSocket nothing of the client passes until the server has answered: 101
+ * makes the rest opaque, all else goes on as before.  It is the first request
+ * of its connection; any other wish for another protocol is left out, as if it
+ * had not been asked for.
  */
 
 typedef struct sbx_http_s  sbx_http_t;
@@ -66,8 +90,8 @@ void sbx_http_close(sbx_http_t *http);
 /*
  * Takes up to n bytes of the client (*used) and writes what is to be sent to
  * the server (*made of size, at least SBX_HTTP_ROOM).  0: goes on when more
- * bytes, more room or the server's answer are there; 1: refused, after what was
- * made; .why tells.
+ * bytes, more room or the server's answer are there; 1: refused, after what
+ * was made; *why tells.  A header that is added is in *out: to be cleared.
  */
 #define SBX_HTTP_ROOM        (128 * 1024)
 
@@ -113,7 +137,8 @@ int sbx_tls_pair_feed(sbx_tls_pair_t *pair, sbx_tls_side_t side,
 /* What is to be sent to a side; the bytes made.  *end: nothing more will. */
 size_t sbx_tls_pair_take(sbx_tls_pair_t *pair, sbx_tls_side_t side,
     uint8_t *out, size_t size, int *end);
-/* 1: it is over, as .why says; text is for the log. */
+/* 1: it is over, as *why says; text is for the log.  What there is to take for
+ * the client is still to be sent: an alert, which says what was wrong. */
 int sbx_tls_pair_failed(const sbx_tls_pair_t *pair, sbx_refused_t *why,
     const char **text);
 

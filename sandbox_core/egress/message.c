@@ -348,8 +348,8 @@ sbx_dns_answer_parse(const uint8_t *p, size_t n, const char *name,
     memset(answer, 0, sizeof(sbx_dns_answer_t));
     answer->ttl = SBX_DNS_TTL;
 
+    memset(&chain, 0, sizeof(sbx_dns_chain_t));
     chain.owner.len = sbx_dns_wire(name, chain.owner.p);
-    chain.links = 0;
 
     rc = sbx_dns_answer_head(p, n, &at, &chain.owner, type);
 
@@ -506,7 +506,7 @@ sbx_dns_answer_address(const uint8_t *data, unsigned type,
 }
 
 
-/* RFC 2308: how long it holds is said by an SOA; without one it is not kept. */
+/* How long it holds is said by an SOA; without one it is not kept. */
 
 static int
 sbx_dns_negative(const uint8_t *p, size_t n, size_t *at,

@@ -16,9 +16,7 @@
 #include "dns.h"
 
 #include <ares.h>
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netdb.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/time.h>
@@ -80,7 +78,8 @@ static unsigned sbx_eg_servers_of_file(const char *p, size_t n,
     struct ares_addr_port_node *servers);
 static int sbx_eg_server_parse(const char *text, size_t len,
     struct ares_addr_port_node *server);
-static int sbx_eg_server_port(const char *text, size_t len, int *port);
+static int sbx_eg_servers_same(const struct ares_addr_port_node *a,
+    const struct ares_addr_port_node *b, unsigned n);
 static int sbx_eg_servers_set(sbx_eg_resolver_t *r,
     struct ares_addr_port_node *servers, unsigned n);
 
@@ -419,6 +418,27 @@ sbx_eg_dns_configure(sbx_egress_t *eg, const void *table, size_t size,
 }
 
 
+static int
+sbx_eg_servers_same(const struct ares_addr_port_node *a,
+    const struct ares_addr_port_node *b, unsigned n)
+{
+    unsigned  i;
+
+    for (i = 0; i < n; i++) {
+
+        if (a[i].family != b[i].family || a[i].udp_port != b[i].udp_port
+            || memcmp(a[i].addr.addr6._S6_un._S6_u8,
+                      b[i].addr.addr6._S6_un._S6_u8, 16)
+               != 0)
+        {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
 /* What is being asked is asked anew. */
 
 static int
@@ -430,9 +450,7 @@ sbx_eg_servers_set(sbx_eg_resolver_t *r, struct ares_addr_port_node *servers,
     sbx_node_t    *node;
     sbx_eg_ask_t  *ask;
 
-    if (n == r->nservers
-        && memcmp(servers, r->servers, sizeof(r->servers)) == 0)
-    {
+    if (n == r->nservers && sbx_eg_servers_same(servers, r->servers, n)) {
         return 0;
     }
 
@@ -535,7 +553,7 @@ sbx_eg_servers_of_file(const char *p, size_t n,
             }
         }
 
-        /* a scope ("fe80::1%eth0") is none that c-ares knows of */
+        /* not one with a scope ("fe80::1%eth0"), which c-ares has none of */
 
         if (sbx_eg_server_parse(line, word, &servers[found]) == 0) {
             found++;
@@ -546,81 +564,31 @@ sbx_eg_servers_of_file(const char *p, size_t n,
 }
 
 
-/* "192.0.2.1", "192.0.2.1:53", "2001:db8::1", "[2001:db8::1]:53". */
-
 static int
 sbx_eg_server_parse(const char *text, size_t len,
     struct ares_addr_port_node *server)
 {
-    int          port;
-    char         address[INET6_ADDRSTRLEN];
-    const char  *end, *first;
+    sbx_error_t         e;
+    struct in6_addr     address;
+    sbx_network_rule_t  rule;
 
-    memset(server, 0, sizeof(struct ares_addr_port_node));
-
-    port = SBX_DNS_PORT;
-    first = text;
-    end = text + len;
-
-    if (len && text[0] == '[') {
-        first++;
-        end = memchr(text, ']', len);
-
-        if (end == NULL
-            || sbx_eg_server_port(end + 1, len - (end + 1 - text), &port)
-               == -1)
-        {
-            return -1;
-        }
-
-    } else if (memchr(text, '.', len)) {
-        end = memchr(text, ':', len);
-
-        if (end == NULL) {
-            end = text + len;
-
-        } else if (sbx_eg_server_port(end, len - (end - text), &port) == -1) {
-            return -1;
-        }
-    }
-
-    if (sbx_copy_string(address, sizeof(address), first, end - first) == -1) {
+    if (sbx_egress_resolver(text, len, &rule, &e) == -1) {
         return -1;
     }
 
-    server->family = strchr(address, ':') ? AF_INET6 : AF_INET;
-    server->udp_port = port;
-    server->tcp_port = port;
+    server->udp_port = rule.port ? rule.port : SBX_DNS_PORT;
+    server->tcp_port = server->udp_port;
 
-    return inet_pton(server->family, address, &server->addr) == 1 ? 0 : -1;
-}
+    memcpy(&address, rule.address, sizeof(struct in6_addr));
 
+    if (IN6_IS_ADDR_V4MAPPED(&address)) {
+        server->family = AF_INET;
+        memcpy(&server->addr.addr4, rule.address + 12, 4);
 
-/* ":53", or nothing. */
-
-static int
-sbx_eg_server_port(const char *text, size_t len, int *port)
-{
-    size_t  i;
-
-    if (len == 0) {
-        return 0;
+    } else {
+        server->family = AF_INET6;
+        memcpy(&server->addr.addr6, rule.address, 16);
     }
 
-    if (text[0] != ':' || len < 2 || len > 6) {
-        return -1;
-    }
-
-    *port = 0;
-
-    for (i = 1; i < len; i++) {
-
-        if (text[i] < '0' || text[i] > '9') {
-            return -1;
-        }
-
-        *port = *port * 10 + (text[i] - '0');
-    }
-
-    return *port > 0 && *port <= 65535 ? 0 : -1;
+    return 0;
 }

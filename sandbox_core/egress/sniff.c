@@ -104,7 +104,14 @@ sbx_sniff(const uint8_t *p, size_t n, sbx_sniffed_t *out)
     }
 
     if (what == SBX_SNIFF_MORE && n >= SBX_EG_FIRST_MAX) {
-        return SBX_SNIFF_BAD;
+        what = SBX_SNIFF_BAD;
+    }
+
+    if (what == SBX_SNIFF_BAD) {
+
+        /* what it said before it went wrong was not said */
+
+        memset(out, 0, sizeof(*out));
     }
 
     return what;

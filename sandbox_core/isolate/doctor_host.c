@@ -506,7 +506,10 @@ sbx_check_nftables(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
     (void) row;
 
     if (d->layers->probed.err[SBX_LAYER_NETWORK_GRANTS] != 0) {
-        sbx_check_found(c, "the kernel takes no table: %s",
+        sbx_check_found(c, "%s: %s",
+                        d->layers->probed.err[SBX_LAYER_NETWORK_CONNTRACK]
+                        != 0 ? "connections are not tracked"
+                             : "connections are not redirected",
                         sbx_check_why(d, SBX_LAYER_NETWORK_GRANTS));
         sbx_check_mend(c, "%s",
                        sbx_layers_mend(d->layers, SBX_LAYER_BIT(
@@ -514,13 +517,9 @@ sbx_check_nftables(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
         return 0;
     }
 
-    if (!sbx_program_there("nft")) {
-        sbx_check_found(c, "the kernel has them, nft is not in PATH");
-        sbx_check_mend(c, "apt-get install nftables");
-        return 0;
-    }
-
-    sbx_check_found(c, "a table and a chain can be made; nft is there");
+    sbx_check_found(c, "connections are tracked and redirected, IPv6 %s",
+                    d->layers->probed.err[SBX_LAYER_NETWORK_IPV6] == 0
+                    ? "too" : "is not there");
 
     return 1;
 }

@@ -48,7 +48,9 @@ static const sbx_etc_t  sbx_etc_files[] = {
       "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"
       "networks: files\nprotocols: files\nservices: files\nrpc: files\n" },
 
-    { "etc/resolv.conf", 0644, 0, 0, NULL, "# the network is off\n" },
+    /* where there is no network, there is no way to it */
+    { "etc/resolv.conf", 0644, 0, 0, NULL,
+      "nameserver " SBX_NET_ADDRESS4 "\noptions timeout:5 attempts:2\n" },
 
     { "etc/host.conf", 0644, 0, 1, NULL, "multi on\n" },
 

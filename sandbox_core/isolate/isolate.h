@@ -302,10 +302,12 @@ int sbx_net_revoke(int netns, sbx_error_t *e);
 #define SBX_NET_ADDRESS6     "fd00:5b::1"
 
 /*
- * Starts the egress: a process of the keeper's, in namespaces of its own but
- * for the network's, with an empty root, as user id uid, with no capability,
- * its own filter, and no descriptor but control, ca and cert.  exe is a sealed
- * memfd.  *pid and *pidfd are the caller's.
+ * Starts the egress: a process of the keeper's, process 1 of namespaces of its
+ * own but for the network's, with nothing in its root but what a program needs
+ * to start, as user id uid, with no capability, and no descriptor but control,
+ * ca and cert.  exe is a sealed memfd.  Returns before the exec, whose failure
+ * is a line on log and the process's end.  No signal but SIGKILL ends it from
+ * outside.  *pid and *pidfd are the caller's.
  */
 typedef struct {
     int         exe;
@@ -320,6 +322,14 @@ typedef struct {
 int sbx_egress_launch(const sbx_egress_launch_t *launch, pid_t *pid,
     int *pidfd, sbx_error_t *e);
 /* The same for any program: see sbx_init_exe(). */
+
+/*
+ * The egress, of itself, once it has opened and read all that it needs: no
+ * file can be opened from then on, no program or process be started, no socket
+ * be made but those to the world; what is tried ends the process.  -1: it must
+ * not go on.
+ */
+int sbx_egress_confine(sbx_error_t *e);
 
 
 /*

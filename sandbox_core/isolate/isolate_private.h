@@ -148,6 +148,8 @@ int sbx_inside_dev_names(int (*name)(const char *name, const char *target,
 
 /* net.c: lo, and what nobody may change later.  proc: a mounted procfs. */
 int sbx_net_setup(int proc, sbx_error_t *e);
+/* 0, or -1 with errno. */
+int sbx_net_up(void);
 
 /* caps.c */
 int sbx_caps_reduce_init(sbx_error_t *e);
@@ -166,8 +168,15 @@ typedef struct {
 
 int sbx_template_userns(const sbx_idmap_t *map, sbx_error_t *e);
 
-/* probe_nft.c: 0, or -1 with errno; in a network namespace that is new. */
-int sbx_probe_nftables(void);
+/* probe_nft.c: what a session's network is made of, tried out in a network
+ * namespace that is new and the caller's alone: 0 it works, or an errno. */
+typedef struct {
+    int32_t              grants;
+    int32_t              conntrack;     /* a part of the former */
+    int32_t              ipv6;
+} sbx_probed_network_t;
+
+void sbx_probe_network(sbx_probed_network_t *probed);
 
 /* doctor.c: is it in PATH, or in the system's directories without one? */
 int sbx_program_there(const char *name);

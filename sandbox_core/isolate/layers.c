@@ -48,6 +48,11 @@ typedef struct {
 #define SBX_MEND_NAMESPACE(file)                                              \
     "sysctl -w user.max_" file "_namespaces=65536; a service unit may not "   \
     "have RestrictNamespaces="
+#define SBX_MEND_NFT                                                          \
+    "printf '%s\\n' nf_tables nf_conntrack nft_chain_nat nft_redir "          \
+    "nft_reject_inet nft_ct nft_limit > "                                     \
+    "/etc/modules-load.d/sandbox-nft.conf && systemctl restart "              \
+    "systemd-modules-load"
 
 /* PROBE and ITSELF: one word for all machines. */
 #define PROBED(n, kind, by, mend)                                             \
@@ -162,9 +167,16 @@ static const sbx_layer_row_t  sbx_layer_rows[SBX_LAYER_MAX] = {
         "put sandbox_template_dir on ext4, xfs or btrfs"),
 
     [SBX_LAYER_NETWORK_GRANTS] = PROBED("network_grants", SBX_EXTRA,
-        "nftables, table inet",
-        "modprobe nf_tables && echo nf_tables > "
-        "/etc/modules-load.d/sandbox-nft.conf"),
+        "nftables, redirect to the egress", SBX_MEND_NFT),
+
+    [SBX_LAYER_NETWORK_CONNTRACK] = PROBED("network_conntrack", SBX_EXTRA,
+        "nftables, ct and notrack", SBX_MEND_NFT),
+
+    [SBX_LAYER_NETWORK_IPV6] = PROBED("network_ipv6", SBX_EXTRA,
+        "nftables, redirect to the egress",
+        "sysctl -w net.ipv6.conf.all.disable_ipv6=0 "
+        "net.ipv6.conf.default.disable_ipv6=0; remove ipv6.disable=1 from "
+        "the kernel's command line"),
 
     [SBX_LAYER_IMAGE] = PROBED("image", SBX_EXTRA, "loop device with ext4",
         "modprobe loop; modprobe ext4; apt-get install e2fsprogs"),

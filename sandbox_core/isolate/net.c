@@ -25,22 +25,31 @@ static const struct {
 
 
 int
-sbx_net_setup(int proc, sbx_error_t *e)
+sbx_net_up(void)
 {
-    size_t        i;
     struct ifreq  lo;
     sbx_auto_fd   fd = -1;
 
     fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
     if (fd == -1) {
-        return sbx_error(e, errno, SBX_E_INTERNAL, "cannot make a socket");
+        return -1;
     }
 
     memset(&lo, 0, sizeof(lo));
     memcpy(lo.ifr_name, "lo", sizeof("lo"));
     lo.ifr_flags = IFF_UP | IFF_LOOPBACK | IFF_RUNNING;
 
-    if (ioctl(fd, SIOCSIFFLAGS, &lo) == -1) {
+    return ioctl(fd, SIOCSIFFLAGS, &lo);
+}
+
+
+int
+sbx_net_setup(int proc, sbx_error_t *e)
+{
+    size_t  i;
+
+    if (sbx_net_up() == -1) {
         return sbx_error(e, errno, SBX_E_INTERNAL, "cannot bring lo up");
     }
 

@@ -80,7 +80,6 @@ static const struct {
 
 static int sbx_net_enter(int netns, int *home, sbx_error_t *e);
 static void sbx_net_leave(int home);
-static int sbx_net_make(int fds[SBX_NET_FDS], sbx_error_t *e);
 static int sbx_net_close(sbx_error_t *e);
 static int sbx_net_listen(sbx_net_fd_t which);
 static int sbx_net_bind(int fd, int family);
@@ -173,7 +172,7 @@ sbx_net_leave(int home)
 
 
 /* The route comes last: without it there is no way out. */
-static int
+int
 sbx_net_make(int fds[SBX_NET_FDS], sbx_error_t *e)
 {
     unsigned         i;

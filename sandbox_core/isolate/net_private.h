@@ -38,11 +38,17 @@ const struct nlmsghdr *sbx_netlink_get(const sbx_netlink_t *n, int bus,
 /* Ports of the egress's sockets, 0 where there is none. */
 typedef struct {
     uint16_t           port[SBX_NET_FDS];
+    unsigned           judge_only:1;  /* what needs no translation of
+                                         addresses, to try it out */
 } sbx_net_rules_t;
 
 /* net_rules.c: the rules of the caller's network namespace become these, if
  * they are not.  0, or -1 with errno. */
 int sbx_net_rules(const sbx_net_rules_t *rules);
+
+/* net_grant.c: sbx_net_grant() in the caller's network namespace; fds are -1,
+ * and the caller's whatever comes of it. */
+int sbx_net_make(int fds[SBX_NET_FDS], sbx_error_t *e);
 
 
 #endif

@@ -310,7 +310,9 @@ sbx_nft_send(const sbx_net_rules_t *rules, sbx_nft_had_t had)
     sbx_nft_table(&n, NFT_MSG_NEWTABLE, NLM_F_CREATE, rules);
 
     for (chain = 0; chain < SBX_CHAINS; chain++) {
-        sbx_nft_chain(&n, (sbx_net_chain_t) chain);
+        if (chain != SBX_CHAIN_NAT || !rules->judge_only) {
+            sbx_nft_chain(&n, (sbx_net_chain_t) chain);
+        }
     }
 
     last = sbx_nelts(sbx_net_table) - 1;
@@ -415,7 +417,7 @@ sbx_nft_left_out(const sbx_net_rules_t *rules, const sbx_net_rule_t *rule)
     unsigned  i;
 
     if (rule->action == SBX_ACTION_REDIRECT
-        && rules->port[rule->target] == 0)
+        && (rules->judge_only || rules->port[rule->target] == 0))
     {
         return 1;
     }

@@ -210,8 +210,9 @@ sbx_probe_steps(sbx_prober_t *p, const sbx_probe_step_t *step)
 static void
 sbx_probe_outer(sbx_prober_t *p)
 {
-    int    pair[2];
-    pid_t  pid;
+    int                   pair[2];
+    pid_t                 pid;
+    sbx_probed_network_t  network;
 
     (void) prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     (void) signal(SIGXFSZ, SIG_IGN);
@@ -219,9 +220,13 @@ sbx_probe_outer(sbx_prober_t *p)
     sbx_probe_steps(p, sbx_probe_host);
     sbx_probe_unshare(p);
 
+    /* never in the host's own */
+
     if (p->shared->err[SBX_LAYER_NETWORK] == 0) {
-        p->shared->err[SBX_LAYER_NETWORK_GRANTS] =
-            sbx_probe_nftables() == 0 ? 0 : errno;
+        sbx_probe_network(&network);
+        p->shared->err[SBX_LAYER_NETWORK_GRANTS] = network.grants;
+        p->shared->err[SBX_LAYER_NETWORK_CONNTRACK] = network.conntrack;
+        p->shared->err[SBX_LAYER_NETWORK_IPV6] = network.ipv6;
     }
 
     if (p->shared->err[SBX_LAYER_MOUNT_NS] == 0) {

@@ -1,216 +1,138 @@
 /*
- * nftables, asked over netlink: one transaction with a table and a chain at
- * a hook, in the network namespace that the caller has made for this alone.
+ * Whether a session can be given a network here: by giving one, in the network
+ * namespace that the caller has made for this alone, and connecting to an
+ * address of the world, which has to come to the socket that is there for it.
+ * Nothing leaves the namespace, where there is nothing but lo.
  */
 
-#include "isolate_private.h"
+#include "net_private.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/netfilter.h>
-#include <linux/netfilter/nf_tables.h>
-#include <linux/netfilter/nfnetlink.h>
-#include <linux/netlink.h>
+#include <linux/netfilter_ipv4.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 
 
-#define SBX_NFT_TABLE   "sandbox"
-#define SBX_NFT_CHAIN   "probe"
+#define SBX_PROBE_NET_WAIT   1000    /* ms */
+#define SBX_PROBE_NET_PORT   443
+
+/* of the blocks for documentation */
+#define SBX_PROBE_NET_WORLD4  "203.0.113.1"
+#define SBX_PROBE_NET_WORLD6  "2001:db8::1"
 
 
-typedef struct {
-    uint8_t    data[512];
-    size_t     size;
-    uint32_t   seq;
-} sbx_nft_t;
+static int sbx_probe_conntrack(void);
+static int sbx_probe_redirect(int family, int listener);
 
 
-static size_t sbx_nft_begin(sbx_nft_t *b, uint16_t type, uint16_t flags,
-    uint8_t family, uint16_t resource);
-static void sbx_nft_end(sbx_nft_t *b, size_t at);
-static size_t sbx_nft_attr(sbx_nft_t *b, uint16_t type, const void *data,
-    size_t size);
-static void sbx_nft_nest_end(sbx_nft_t *b, size_t at);
-static int sbx_nft_answers(int fd, unsigned wanted);
-
-
-int
-sbx_probe_nftables(void)
+void
+sbx_probe_network(sbx_probed_network_t *probed)
 {
-    size_t              at, nest;
-    uint32_t            hook, priority;
-    sbx_auto_fd         fd = -1;
-    sbx_nft_t           b;
-    struct sockaddr_nl  kernel;
+    int          fds[SBX_NET_FDS], i;
+    sbx_error_t  e;
 
-    fd = socket(AF_NETLINK, SOCK_RAW|SOCK_CLOEXEC, NETLINK_NETFILTER);
-
-    if (fd == -1) {
-        return -1;
+    for (i = 0; i < SBX_NET_FDS; i++) {
+        fds[i] = -1;
     }
 
-    memset(&b, 0, sizeof(sbx_nft_t));
+    probed->conntrack = sbx_probe_conntrack();
+    probed->grants = probed->conntrack;
+    probed->ipv6 = probed->conntrack;
 
-    at = sbx_nft_begin(&b, NFNL_MSG_BATCH_BEGIN, NLM_F_REQUEST, AF_UNSPEC,
-                       NFNL_SUBSYS_NFTABLES);
-    sbx_nft_end(&b, at);
-
-    at = sbx_nft_begin(&b, (NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_NEWTABLE,
-                       NLM_F_REQUEST|NLM_F_CREATE|NLM_F_ACK, NFPROTO_INET, 0);
-    (void) sbx_nft_attr(&b, NFTA_TABLE_NAME, SBX_NFT_TABLE,
-                        sizeof(SBX_NFT_TABLE));
-    sbx_nft_end(&b, at);
-
-    hook = htonl(NF_INET_LOCAL_OUT);
-    priority = htonl(0);
-
-    at = sbx_nft_begin(&b, (NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_NEWCHAIN,
-                       NLM_F_REQUEST|NLM_F_CREATE|NLM_F_ACK, NFPROTO_INET, 0);
-    (void) sbx_nft_attr(&b, NFTA_CHAIN_TABLE, SBX_NFT_TABLE,
-                        sizeof(SBX_NFT_TABLE));
-    (void) sbx_nft_attr(&b, NFTA_CHAIN_NAME, SBX_NFT_CHAIN,
-                        sizeof(SBX_NFT_CHAIN));
-    (void) sbx_nft_attr(&b, NFTA_CHAIN_TYPE, "filter", sizeof("filter"));
-    nest = sbx_nft_attr(&b, NFTA_CHAIN_HOOK | NLA_F_NESTED, NULL, 0);
-    (void) sbx_nft_attr(&b, NFTA_HOOK_HOOKNUM, &hook, sizeof(hook));
-    (void) sbx_nft_attr(&b, NFTA_HOOK_PRIORITY, &priority, sizeof(priority));
-    sbx_nft_nest_end(&b, nest);
-    sbx_nft_end(&b, at);
-
-    at = sbx_nft_begin(&b, NFNL_MSG_BATCH_END, NLM_F_REQUEST, AF_UNSPEC,
-                       NFNL_SUBSYS_NFTABLES);
-    sbx_nft_end(&b, at);
-
-    memset(&kernel, 0, sizeof(struct sockaddr_nl));
-    kernel.nl_family = AF_NETLINK;
-
-    if (sendto(fd, b.data, b.size, 0, (struct sockaddr *) &kernel,
-               sizeof(struct sockaddr_nl))
-        == -1)
-    {
-        return -1;
+    if (probed->conntrack != 0) {
+        return;
     }
 
-    return sbx_nft_answers(fd, 2);
+    if (sbx_net_make(fds, &e) == -1) {
+        probed->grants = e.err != 0 ? e.err : EIO;
+        probed->ipv6 = probed->grants;
+
+    } else {
+        probed->grants = sbx_probe_redirect(AF_INET, fds[SBX_NET_TCP4]);
+        probed->ipv6 = sbx_probe_redirect(AF_INET6, fds[SBX_NET_TCP6]);
+    }
+
+    for (i = 0; i < SBX_NET_FDS; i++) {
+        if (fds[i] != -1) {
+            (void) close(fds[i]);
+        }
+    }
 }
 
 
-/* Two acknowledgements; a kernel without nftables refuses the first. */
+/* The rules but for those that lead anywhere: 0, or an errno. */
+static int
+sbx_probe_conntrack(void)
+{
+    sbx_net_rules_t  rules;
+
+    memset(&rules, 0, sizeof(rules));
+    rules.judge_only = 1;
+
+    return sbx_net_up() == 0 && sbx_net_rules(&rules) == 0 ? 0 : errno;
+}
+
 
 static int
-sbx_nft_answers(int fd, unsigned wanted)
+sbx_probe_redirect(int family, int listener)
 {
-    int                     len;
-    uint32_t                buf[1024];
-    ssize_t                 n;
-    struct timeval          second = { 1, 0 };
-    struct nlmsgerr         error;
-    const struct nlmsghdr  *head;
+    socklen_t            len;
+    sbx_auto_fd          client = -1, server = -1;
+    struct pollfd        pfd = { .fd = listener, .events = POLLIN };
+    struct sockaddr_in   in4, *went4;
+    struct sockaddr_in6  in6, went;
 
-    (void) setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof(second));
-
-    while (wanted != 0) {
-        n = recv(fd, buf, sizeof(buf), 0);
-
-        if (n <= 0) {
-            return -1;
-        }
-
-        len = (int) n;
-
-        for (head = (const struct nlmsghdr *) (const void *) buf;
-             NLMSG_OK(head, (uint32_t) len);
-             head = NLMSG_NEXT(head, len))
-        {
-            if (head->nlmsg_type != NLMSG_ERROR
-                || head->nlmsg_len < NLMSG_LENGTH(sizeof(error)))
-            {
-                continue;
-            }
-
-            memcpy(&error, NLMSG_DATA(head), sizeof(error));
-
-            if (error.error != 0) {
-                errno = -error.error;
-                return -1;
-            }
-
-            wanted -= wanted != 0;
-        }
+    if (listener == -1) {
+        return EAFNOSUPPORT;
     }
 
-    return 0;
-}
+    memset(&in4, 0, sizeof(in4));
+    in4.sin_family = AF_INET;
+    in4.sin_port = htons(SBX_PROBE_NET_PORT);
+    (void) inet_pton(AF_INET, SBX_PROBE_NET_WORLD4, &in4.sin_addr);
 
+    memset(&in6, 0, sizeof(in6));
+    in6.sin6_family = AF_INET6;
+    in6.sin6_port = htons(SBX_PROBE_NET_PORT);
+    (void) inet_pton(AF_INET6, SBX_PROBE_NET_WORLD6, &in6.sin6_addr);
 
-static size_t
-sbx_nft_begin(sbx_nft_t *b, uint16_t type, uint16_t flags, uint8_t family,
-    uint16_t resource)
-{
-    size_t            at;
-    struct nlmsghdr   head;
-    struct nfgenmsg   gen;
+    client = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
-    memset(&head, 0, sizeof(head));
-    memset(&gen, 0, sizeof(gen));
-
-    at = b->size;
-    head.nlmsg_type = type;
-    head.nlmsg_flags = flags;
-    head.nlmsg_seq = ++b->seq;
-    gen.nfgen_family = family;
-    gen.version = NFNETLINK_V0;
-    gen.res_id = htons(resource);
-
-    memcpy(b->data + at, &head, sizeof(head));
-    memcpy(b->data + at + NLMSG_HDRLEN, &gen, sizeof(gen));
-    b->size = at + NLMSG_HDRLEN + NLMSG_ALIGN(sizeof(gen));
-
-    return at;
-}
-
-
-static void
-sbx_nft_end(sbx_nft_t *b, size_t at)
-{
-    uint32_t  len;
-
-    len = (uint32_t) (b->size - at);
-    memcpy(b->data + at + offsetof(struct nlmsghdr, nlmsg_len), &len,
-           sizeof(len));
-}
-
-
-static size_t
-sbx_nft_attr(sbx_nft_t *b, uint16_t type, const void *data, size_t size)
-{
-    size_t         at;
-    struct nlattr  attr;
-
-    at = b->size;
-    attr.nla_type = type;
-    attr.nla_len = (uint16_t) (NLA_HDRLEN + size);
-
-    memcpy(b->data + at, &attr, sizeof(attr));
-
-    if (size != 0) {
-        memcpy(b->data + at + NLA_HDRLEN, data, size);
+    if (client == -1
+        || (connect(client, family == AF_INET ? (struct sockaddr *) &in4
+                                              : (struct sockaddr *) &in6,
+                    family == AF_INET ? sizeof(in4) : sizeof(in6))
+            == -1 && errno != EINPROGRESS))
+    {
+        return errno;
     }
 
-    b->size = at + NLA_HDRLEN + NLA_ALIGN(size);
+    if (poll(&pfd, 1, SBX_PROBE_NET_WAIT) != 1) {
+        return ETIMEDOUT;
+    }
 
-    return at;
-}
+    server = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    len = sizeof(went);
+    memset(&went, 0, sizeof(went));
 
+    if (server == -1
+        || getsockopt(server, family == AF_INET ? SOL_IP : SOL_IPV6,
+                      SO_ORIGINAL_DST, &went, &len)
+           == -1)
+    {
+        return errno;
+    }
 
-static void
-sbx_nft_nest_end(sbx_nft_t *b, size_t at)
-{
-    uint16_t  len;
+    went4 = (struct sockaddr_in *) &went;
 
-    len = (uint16_t) (b->size - at);
-    memcpy(b->data + at + offsetof(struct nlattr, nla_len), &len,
-           sizeof(len));
+    if (family == AF_INET) {
+        return went4->sin_addr.s_addr == in4.sin_addr.s_addr
+               && went4->sin_port == in4.sin_port ? 0 : EPROTO;
+    }
+
+    return memcmp(&went.sin6_addr, &in6.sin6_addr, sizeof(in6.sin6_addr)) == 0
+           && went.sin6_port == in6.sin6_port ? 0 : EPROTO;
 }

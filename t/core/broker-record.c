@@ -134,7 +134,8 @@ main(void)
 
     is_int(faccessat(dir, SBX_RECORD_TEMP, F_OK, 0), -1,
            "no temporary is left");
-    is_int(sbx_record_read(dir, &got, &meta, &network, &e), 0, "it is read back");
+    is_int(sbx_record_read(dir, &got, &meta, &network, &e), 0,
+           "it is read back");
     is_str(got.info.id, head.info.id, "id");
     is_int((int64_t) got.info.seq, 42, "seq");
     is_str(meta, "{}", "metadata");

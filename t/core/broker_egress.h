@@ -153,7 +153,11 @@ egress_main(void)
     pfd.fd = SBX_EGRESS_FD;
     pfd.events = POLLIN;
 
-    if (strcmp(egress_text(SBX_EGRESS_CERT_FD, 8), "late") != 0) {
+    if (strcmp(egress_text(SBX_EGRESS_CERT_FD, 8), "late") == 0) {
+        /* the next one is not */
+        (void) !ftruncate(SBX_EGRESS_CERT_FD, 0);
+
+    } else {
         (void) !pwrite(SBX_EGRESS_CERT_FD, "certificate", 11, 0);
         egress_say(SBX_EGRESS_READY, "", "");
     }

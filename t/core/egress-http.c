@@ -555,8 +555,7 @@ upgrades(void)
         "HTTP/1.1 200 OK\r\n", "HTTP/1.1 426 Upgrade Required\r\n",
         "HTTP/1.1 1010 Y\r\n", "HTTP/2.0 101 X\r\n", "101 is no status\r\n",
         "HTTP/1.1 99 X101 \r\n", "HTTP/1.1 100 Go\r\n\r\nHTTP/1.1 200 OK\r\n",
-        "HTTP/1.1 100 HTTP/1.1 101 \r\nHTTP/1.1 101 \r\n\r\n"
-        "HTTP/1.1 404 \r\n"
+        "HTTP/1.1 100 \r\nHTTP/1.1 101 \r\n\r\nHTTP/1.1 404 \r\n"
     };
 
     start();

@@ -1,4 +1,4 @@
-/* What a client says first, as it should and in every way that it should not. */
+/* What a client says first, as it should and in all ways it should not. */
 
 #include "tap.h"
 

@@ -8,10 +8,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/netlink.h>
 #include <sched.h>
+#include <seccomp.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -398,7 +401,43 @@ body_no_mkfs(void)
     return p.err[SBX_LAYER_IMAGE] != 0
            && (strstr(check_of("loop_devices")->mend, "e2fsprogs")
                || access("/dev/loop-control", F_OK) == -1)
-           && strstr(check_of("nftables")->mend, "nftables") ? 0 : 2;
+           ? 0 : 2;
+}
+
+
+/* A kernel that has no nftables says the same. */
+static int
+body_no_nftables(void)
+{
+    sbx_probed_t     p;
+    scmp_filter_ctx  filter;
+
+    filter = seccomp_init(SCMP_ACT_ALLOW);
+
+    if (filter == NULL
+        || seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPROTONOSUPPORT),
+                            SCMP_SYS(socket), 2,
+                            SCMP_A0(SCMP_CMP_EQ, AF_NETLINK, 0),
+                            SCMP_A2(SCMP_CMP_EQ, NETLINK_NETFILTER, 0))
+           != 0
+        || seccomp_load(filter) != 0)
+    {
+        return 1;
+    }
+
+    probe(&p);
+    layers.probed = p;
+    sbx_layers_settle(&layers, &groups);
+    doctor(&groups, 1);
+
+    return p.err[SBX_LAYER_NETWORK_GRANTS] == EPROTONOSUPPORT
+           && p.err[SBX_LAYER_NETWORK_CONNTRACK] == EPROTONOSUPPORT
+           && p.err[SBX_LAYER_NETWORK_IPV6] == EPROTONOSUPPORT
+           && !row_of("network_grants")->enforced
+           && strstr(row_of("network_grants")->mend, "nft_redir")
+           && !check_of("nftables")->ok
+           && strstr(check_of("nftables")->found, "not tracked")
+           && strstr(check_of("nftables")->mend, "nft_redir") ? 0 : 2;
 }
 
 
@@ -592,7 +631,8 @@ static const struct {
     const char   *name;
 } lacks[] = {
     { body_no_loop,       "a /dev without loop devices" },
-    { body_no_mkfs,       "a PATH without mkfs.ext4 and nft" },
+    { body_no_mkfs,       "a PATH without mkfs.ext4" },
+    { body_no_nftables,   "a kernel without nftables" },
     { body_few_files,     "a hard limit of 1,024 descriptors" },
     { body_userns,        "root of a user namespace" },
     { body_no_namespaces, "user.max_net_namespaces=0" },

@@ -160,10 +160,13 @@ SECONDS    ?= 60
 FUZZ       := $(BUILD)/fuzz
 FUZZ_NAMES := $(sort $(patsubst t/fuzz/%.c,%,$(wildcard t/fuzz/*.c)))
 FUZZ_LIBS  := $(filter $(CORE)/policy/% $(CORE)/wire/%,$(LIB_SRCS)) \
-              $(CORE)/init/tar.c
+              $(CORE)/init/tar.c \
+              $(addprefix $(CORE)/egress/,sniff.c http.c http_head.c)
 FUZZ_FLAGS := -std=gnu11 -D_GNU_SOURCE -g -O1 \
               -fsanitize=fuzzer,address,undefined \
               -fno-sanitize-recover=undefined
+
+FUZZ_LIBS  += $(CORE)/egress/message.c
 
 $(FUZZ)/obj/%.o: %.c $(HEADERS)
 	@mkdir -p $(@D)
