@@ -1018,7 +1018,7 @@ et_start(et_t *t, rlim_t nofile)
         }
 
         et_enter(t->host);
-        exit(sbx_egress_run(fds[1], ca, cert, NULL));
+        exit(sbx_egress_run(fds[1], ca, cert, sbx_egress_confine));
     }
 
     (void) close(fds[1]);

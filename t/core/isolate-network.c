@@ -730,9 +730,9 @@ test_tampering(inside_session_t *s)
     inside_nofilter = 0;
 
     inside_run_as(s, SBX_USER_ROOT, NULL,
-                  "echo 1 > /proc/sys/net/ipv4/ip_forward"
-                  " || echo 1 > /proc/sys/net/ipv4/ip_nonlocal_bind"
-                  " || echo 9 > /proc/sys/net/netfilter/nf_conntrack_udp_timeout"
+                  "cd /proc/sys/net; echo 1 > ipv4/ip_forward"
+                  " || echo 1 > ipv4/ip_nonlocal_bind"
+                  " || echo 9 > netfilter/nf_conntrack_udp_timeout"
                   " || echo none");
     ok(strstr(inside_reply.out, "none\n") != NULL,
        "nothing of /proc/sys/net can be written");
