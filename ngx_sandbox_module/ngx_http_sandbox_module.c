@@ -123,7 +123,7 @@ static ngx_command_t  ngx_http_sandbox_commands[] = {
       NULL },
 
     { ngx_string("sandbox_egress_header"),
-      NGX_HTTP_MAIN_CONF|(NGX_CONF_TAKE3|NGX_CONF_TAKE4),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE3|NGX_CONF_TAKE4,
       ngx_http_sandbox_set_egress,
       NGX_HTTP_MAIN_CONF_OFFSET,
       0,

@@ -62,6 +62,10 @@ print $keys 'sha256:', '0' x 64, " acme-corp alice\n";
 close $keys;
 chmod 0600, "$p/conf/keys";
 
+open my $token, '>', "$p/conf/api.token" or die $!;
+print $token "Bearer 1234\n";
+close $token;
+
 mkdir "$p/conf/snippets";
 system("cp $ROOT/conf/sandbox*.conf $p/conf/snippets/");
 

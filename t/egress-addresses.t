@@ -89,7 +89,7 @@ subtest 'as they are' => sub {
     $net->seen;
 
     for my $kind (sort keys %special) {
-        my @to = @{ $special{$kind} };
+        my @to = grep { !/^fe80/ } @{ $special{$kind} };
         my @r = $net->try($id, map { http($_), http($_, 7000) } @to);
 
         refused($r[$_], "$kind: $to[$_ / 2]") for 0 .. $#r;
@@ -189,7 +189,7 @@ subtest 'the host itself' => sub {
         http($host4, 8088, path => '/v1/health'), http($host4),
         http('198.51.100.2'));
 
-    is($r[0]{status}, 200, 'where a rule is that one address');
+    is($r[0]{status}, 403, 'where a rule is that one address, nginx is asked');
     refused($r[1], 'which a net is not');
     is($r[2]{status}, 200, 'but for its neighbours');
 };

@@ -27,6 +27,9 @@ my $t = $net->server(
     sandbox_template narrow {
         egress allow a.example.org 203.0.113.16/30:7003;
     }
+    sandbox_template open {
+        egress allow *;
+    }
     sandbox_template given {
         network on;
     }
@@ -41,6 +44,8 @@ sub made {
 
 sub http {
     my ($to, $port, %more) = @_;
+
+    $more{host} //= "[$to]" if $to =~ /:/;
 
     return { do => 'http', to => $to, port => $port // 80, %more };
 }
@@ -158,7 +163,7 @@ subtest 'nets' => sub {
     is($r[0]{status}, 200, 'an address within');
     refused($r[1], 'one past its end');
     is($r[2]{status}, 200, 'a name for one within');
-    unknown($r[3], 'and none for others');
+    nowhere($r[3], 'and for no other');
     refused($r[4], 'of another family');
 
     $id = made({ allow => [ '2001:db8:2::10/127' ] });
@@ -207,7 +212,7 @@ subtest 'exceptions to denials' => sub {
     refused($r[1], 'what is denied');
     is($r[2]{status}, 200, 'and what nothing is said of');
     is($r[3]{status}, 200, 'by name');
-    unknown($r[4], 'as well');
+    nowhere($r[4], 'as well');
 };
 
 
@@ -217,7 +222,7 @@ subtest 'no more than the operator grants' => sub {
                       banner('203.0.113.17'), http('203.0.113.17'));
 
     is($r[0]{status}, 200, 'a name of the template');
-    unknown($r[1], 'no other');
+    nowhere($r[1], 'no other');
     is($r[2]{data}, "220 ready\r\n", 'a net of the template');
     refused($r[3], 'at its port');
 
@@ -234,6 +239,7 @@ subtest 'no more than the operator grants' => sub {
              'and named');
     }
 
+    is(word(made($yes, template => 'open')), 'open', 'all of it is told');
     is(word($t->session(template => 'given')), 'restricted',
        'a template may give it to those who do not ask');
     is(word(made($no, template => 'given')), 'none', 'unless they ask not to');
@@ -241,7 +247,7 @@ subtest 'no more than the operator grants' => sub {
 
 
 subtest 'a grant is changed while the session lives' => sub {
-    my $id = made($yes);
+    my $id = made($yes, template => 'open');
     my $held = $net->hold($id, '203.0.113.10');
     my $kept = $net->hold($id, '203.0.113.11');
 
@@ -267,7 +273,7 @@ subtest 'a grant is changed while the session lives' => sub {
     is($net->held($id, $kept, qr/^(?!up)/), 'ECONNRESET', 'cuts all');
     is(($net->try($id, http('203.0.113.11')))[0]{error}, 'ENETUNREACH',
        'as if there had been none');
-    is(word($id), 'none', 'and is told');
+    is(word($id), 'none', 'which is told');
 
     is($t->api(PATCH => "/sessions/$id", { network => $yes })->{status}, 200,
        'all of it');

@@ -38,6 +38,27 @@ sbx_sniff_t sbx_sniff(const uint8_t *p, size_t n, sbx_sniffed_t *out);
 
 
 /*
+ * ---- a second hello: greeting.c --------------------------------------------
+ *
+ * Of a client whose first ClientHello was judged, by the name in it.  All of
+ * it passes, but a second ClientHello with another name.  To be used as the
+ * filter of HTTP below: what is taken and made, whose turn it is, and when
+ * nothing more needs to be looked at.
+ */
+
+typedef struct sbx_greeting_s  sbx_greeting_t;
+
+sbx_greeting_t *sbx_greeting_open(const char *name);
+void sbx_greeting_close(sbx_greeting_t *hello);
+int sbx_greeting_client(sbx_greeting_t *hello, const uint8_t *in, size_t n,
+    size_t *used, uint8_t *out, size_t size, size_t *made,
+    sbx_refused_t *why);
+int sbx_greeting_watches(const sbx_greeting_t *hello);
+void sbx_greeting_server(sbx_greeting_t *hello, const uint8_t *in, size_t n);
+int sbx_greeting_opaque(const sbx_greeting_t *hello);
+
+
+/*
  * ---- HTTP/1: http.c --------------------------------------------------------
  *
  * A filter between a client and a server: reads requests as servers do, has

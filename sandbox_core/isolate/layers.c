@@ -49,7 +49,7 @@ typedef struct {
     "sysctl -w user.max_" file "_namespaces=65536; a service unit may not "   \
     "have RestrictNamespaces="
 #define SBX_MEND_NFT                                                          \
-    "printf '%s\\n' nf_tables nf_conntrack nft_chain_nat nft_redir "           \
+    "printf '%s\\n' nf_tables nf_conntrack nft_chain_nat nft_redir "          \
     "nft_reject_inet nft_ct nft_limit > "                                     \
     "/etc/modules-load.d/sandbox-nft.conf && systemctl restart "              \
     "systemd-modules-load"

@@ -8,8 +8,8 @@
  * root is an empty tmpfs, read-only, with what dynamic linking, OpenSSL and
  * c-ares read as they start: libraries, certificates, random bytes.  When the
  * program has read them it takes the rest from itself, see
- * net_egress_inside.c: from then on it can open no file, so that no root, empty
- * or not, is within its reach.
+ * net_egress_inside.c: from then on it can open no file, so that no root,
+ * empty or not, is within its reach.
  */
 
 #include "isolate_private.h"

@@ -75,7 +75,8 @@ typedef struct {
 static const sbx_egress_one_of_t  sbx_egress_one_of[] = {
     { "fcntl", 1, 7, { F_GETFL, F_SETFL, F_GETFD, F_SETFD, F_GET_SEALS,
                        F_SETPIPE_SZ, F_DUPFD_CLOEXEC } },
-    { "ioctl", 1, 1, { FIONREAD } },
+    /* the latter: of stdio, of a log that is a device */
+    { "ioctl", 1, 2, { FIONREAD, TCGETS } },
     /* fstat() of a libc that has no call of that name; it opens nothing */
     { "newfstatat", 3, 1, { AT_EMPTY_PATH } },
     { "prlimit64", 0, 1, { 0 } }
@@ -92,9 +93,10 @@ static const sbx_egress_options_t  sbx_egress_options[] = {
     { SOL_SOCKET, 8, { SO_LINGER, SO_KEEPALIVE, SO_SNDBUF, SO_RCVBUF,
                        SO_RCVLOWAT, SO_REUSEADDR, SO_OOBINLINE,
                        SO_PRIORITY } },
-    { IPPROTO_TCP, 9, { TCP_NODELAY, TCP_KEEPIDLE, TCP_KEEPINTVL,
+    { IPPROTO_TCP, 10, { TCP_NODELAY, TCP_KEEPIDLE, TCP_KEEPINTVL,
                         TCP_KEEPCNT, TCP_USER_TIMEOUT, TCP_SYNCNT,
-                        TCP_QUICKACK, TCP_CORK, TCP_FASTOPEN_CONNECT } },
+                        TCP_QUICKACK, TCP_CORK, TCP_FASTOPEN_CONNECT,
+                        TCP_NOTSENT_LOWAT } },
     { IPPROTO_IP, 3, { IP_RECVERR, IP_MTU_DISCOVER,
                        IP_BIND_ADDRESS_NO_PORT } },
     { IPPROTO_IPV6, 3, { IPV6_V6ONLY, IPV6_RECVERR, IPV6_MTU_DISCOVER } }

@@ -83,7 +83,7 @@ const sbx_limit_t  sbx_limit_table[] = {
       1, 65536, 256, 4096, 1, 0, 0, 0 },
 
     { "network_rate", "network_rate", SBX_UNIT_BYTES, FIELD(network_rate),
-      1024, 64 * TB, SBX_UNLIMITED, SBX_UNLIMITED, 1, 0, 1, 0 },
+      1 * KB, 64 * TB, SBX_UNLIMITED, SBX_UNLIMITED, 1, 0, 1, 0 },
 
     { "network_bytes", "network_bytes", SBX_UNIT_BYTES,
       FIELD(network_bytes),

@@ -410,6 +410,25 @@ et_descriptors(pid_t pid)
 }
 
 
+/* 1: a process has no more than that many, soon. */
+
+static int
+et_descriptors_soon(pid_t pid, unsigned max)
+{
+    int  ms;
+
+    for (ms = 0; et_descriptors(pid) > max; ms++) {
+        if (ms == ET_WAIT) {
+            return 0;
+        }
+
+        (void) poll(NULL, 0, 1);
+    }
+
+    return 1;
+}
+
+
 /* KiB that a process has in memory. */
 
 static long
@@ -1018,7 +1037,7 @@ et_start(et_t *t, rlim_t nofile)
         }
 
         et_enter(t->host);
-        exit(sbx_egress_run(fds[1], ca, cert, NULL));
+        exit(sbx_egress_run(fds[1], ca, cert, sbx_egress_confine));
     }
 
     (void) close(fds[1]);

@@ -67,7 +67,7 @@ static inside_reply_t inside_reply;
 static const char    *inside_rules, *inside_binds;
 static size_t         inside_rules_size, inside_binds_size;
 
-/* Of commands from now on: without the filter, nothing but it is in the way. */
+/* Of commands from now on: without the filter, as if it let all pass. */
 static int            inside_nofilter;
 
 /* "@name argument" of the test itself; runs in the command's process. */

@@ -417,8 +417,8 @@ body_no_nftables(void)
     if (filter == NULL
         || seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPROTONOSUPPORT),
                             SCMP_SYS(socket), 2,
-                            SCMP_A0(SCMP_CMP_EQ, AF_NETLINK),
-                            SCMP_A2(SCMP_CMP_EQ, NETLINK_NETFILTER))
+                            SCMP_A0(SCMP_CMP_EQ, AF_NETLINK, 0),
+                            SCMP_A2(SCMP_CMP_EQ, NETLINK_NETFILTER, 0))
            != 0
         || seccomp_load(filter) != 0)
     {

@@ -26,7 +26,7 @@ use Test::More;
 use SandboxTest;
 use SandboxTest::Dns;
 
-our @EXPORT = qw(refused reached unknown);
+our @EXPORT = qw(refused reached unknown nowhere);
 
 my $JSON = JSON::PP->new->utf8->canonical;
 
@@ -318,6 +318,18 @@ sub unknown {
 }
 
 
+# Either: some names are told, for addresses that other rules are about.
+
+sub nowhere {
+    my ($r, $name) = @_;
+
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    return $r->{error} eq 'gaierror' ? unknown($r, $name)
+                                     : refused($r, $name);
+}
+
+
 sub reached {
     my ($r, $name) = @_;
 
@@ -361,7 +373,7 @@ PY
 
     $self->{t}->api(POST => "/sessions/$id/exec",
                     { cmd => [ 'python3', '-c', $code, $name, $to,
-                               $o{port} // 7000 ],
+                               '' . ($o{port} // 7000) ],
                       background => JSON::PP::true });
 
     return $self->held($id, $name, qr/./) eq 'up' ? $name : undef;
