@@ -321,6 +321,29 @@ check_names(void)
 }
 
 
+/* An answer that was forgotten since. */
+
+static void
+check_known(void)
+{
+    uint8_t        address[16];
+    sbx_refused_t  why;
+
+    parse_address("198.51.100.200", address);
+    rules("aa.test dx.test", NULL);
+    is_int(verdict("198.51.100.200", 80), REFUSED(RULE), "what is forgotten");
+    is_int(sbx_eg_decide_known(&s, address, 80, "a.test", &why), 0,
+           "is still what led there");
+    ok(sbx_eg_decide_known(&s, address, 80, "x.test", &why) != 0,
+       "but not if it is denied");
+    ok(sbx_eg_decide_known(&s, address, 80, "b.test", &why) != 0,
+       "or not allowed");
+    parse_address("10.0.0.1", address);
+    ok(sbx_eg_decide_known(&s, address, 80, "a.test", &why) != 0,
+       "or leads where nothing may");
+}
+
+
 static void
 check_bare(void)
 {
@@ -402,6 +425,7 @@ main(void)
 
     check_addresses();
     check_names();
+    check_known();
     check_bare();
     check_answers();
     check_headers();
