@@ -115,11 +115,22 @@ sbx_way_close_fds(sbx_session_t *s)
 const char *
 sbx_way_lacks(const sbx_broker_t *b, uint32_t mode)
 {
+    size_t                     i;
     const sbx_f_capability_t  *row;
 
-    row = &b->layers.row[SBX_LAYER_NETWORK_GRANTS];
+    static const sbx_layer_t  needed[] = {
+        SBX_LAYER_NETWORK_GRANTS, SBX_LAYER_NETWORK_CONNTRACK
+    };
 
-    return mode == SBX_NETWORK_NONE || row->enforced ? NULL : row->mend;
+    for (i = 0; mode != SBX_NETWORK_NONE && i < sbx_nelts(needed); i++) {
+        row = &b->layers.row[needed[i]];
+
+        if (!row->enforced) {
+            return row->mend;
+        }
+    }
+
+    return NULL;
 }
 
 

@@ -23,7 +23,7 @@
 
 
 #define SBX_EG_CHANNELS      8
-#define SBX_EG_SERVERS       4         /* the first ones that are named */
+#define SBX_EG_SERVERS       8         /* the first ones that are named */
 #define SBX_EG_ASKED         256       /* questions of one port */
 #define SBX_EG_ASKING        4096      /* at a time, of all sessions */
 #define SBX_EG_ASK_WAIT      1200      /* ms for an answer; then twice that */
