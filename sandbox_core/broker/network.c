@@ -185,6 +185,14 @@ sbx_way_make(sbx_session_t *s, sbx_error_t *e)
 
     sbx_way_close_fds(s);
 
+    /* one that is being replaced will serve it soon */
+
+    if (s->broker->outlet.failing) {
+        return sbx_error(e, 0, SBX_E_UNAVAILABLE,
+                         "the egress cannot be started, so no session can be "
+                         "given a network");
+    }
+
     (void) sbx_error(e, 0, SBX_E_UNAVAILABLE,
                      "the session cannot be given a network");
 
@@ -527,7 +535,7 @@ static void
 sbx_way_log(sbx_broker_t *b, const sbx_session_t *s,
     const sbx_f_refusal_t *refusal)
 {
-    char           where[SBX_NETWORK_HOST_MAX + 80];
+    char           where[SBX_NETWORK_HOST_MAX + 80], more[48];
     uint64_t       now;
     sbx_outlet_t  *o;
 
@@ -557,10 +565,17 @@ sbx_way_log(sbx_broker_t *b, const sbx_session_t *s,
                     refusal->address,
                     refusal->name[0] && refusal->address[0] ? ")" : "");
 
+    more[0] = '\0';
+
+    if (refusal->more != 0) {
+        (void) snprintf(more, sizeof(more), ", %u more before it",
+                        refusal->more);
+    }
+
     sbx_log(SBX_LOG_NOTICE, &(sbx_log_about_t) { NULL, s->info.id }, 0,
-            "the egress refuses %s port %u: %s, %u more before it",
+            "the egress refuses %s port %u: %s%s",
             where[0] != '\0' ? where : "a connection", refusal->port,
-            sbx_refused_word(refusal->reason), refusal->more);
+            sbx_refused_word(refusal->reason), more);
 }
 
 
