@@ -92,8 +92,9 @@ sub code {
 sub installed {
     my ($res) = @_;
 
-    return join ' ', sort map { "$_->{name} $_->{version}" }
-                          @{ $res->{json}{installed} // [ $res->{body} ] };
+    my $list = $res->{json}{installed} // return $res->{body};
+
+    return join ' ', sort map { "$_->{name} $_->{version}" } @$list;
 }
 
 

@@ -320,6 +320,7 @@ sbx_eg_conn_options(int fd, int wide)
         int  value;
     } options[] = {
         { SOL_SOCKET,  SO_KEEPALIVE,  1 },
+        { SOL_SOCKET,  SO_OOBINLINE,  1 },
         { IPPROTO_TCP, TCP_KEEPIDLE,  SBX_EG_KEEP_IDLE },
         { IPPROTO_TCP, TCP_KEEPINTVL, SBX_EG_KEEP_INTERVAL },
         { IPPROTO_TCP, TCP_KEEPCNT,   SBX_EG_KEEP_COUNT },

@@ -83,6 +83,14 @@ sbx_eg_look(sbx_eg_conn_t *c)
         return sbx_eg_look_pass(c);
     }
 
+    /* servers of TLS and of HTTP do not speak first */
+
+    if (c->spoke && c->judge_by == 0 && !sbx_eg_look_plain_port(c->port)
+        && !sbx_eg_look_tls_port(c->port))
+    {
+        return sbx_eg_look_pass(c);
+    }
+
     if ((size_t) n == c->looked && !side->ended) {
         return sbx_eg_look_more(c, (size_t) n, 0);
     }

@@ -323,6 +323,14 @@ sbx_eg_relay_splice(sbx_eg_conn_t *c, sbx_eg_end_t from)
         }
     }
 
+    /* an urgent byte, which splice() does not pass */
+
+    if (i == 0 && rc == 0 && side->held == 0 && !side->ended
+        && !side->starved)
+    {
+        rc = sbx_eg_relay_copy(c, from);
+    }
+
     if (side->held == 0 && side->pipe != NULL) {
         sbx_eg_relay_pipe_free(c->session->egress, side->pipe, 1);
         side->pipe = NULL;

@@ -224,6 +224,28 @@ check_slow(void)
 }
 
 
+/* Urgent bytes are as all others, in their place. */
+
+static void
+check_urgent(void)
+{
+    int   client, server;
+    char  buf[8];
+
+    client = et_connect(&t, &t.one, SERVER, 7);
+    server = et_accept(listener);
+    (void) send(client, "ab", 2, 0);
+    (void) send(client, "c", 1, MSG_OOB);
+    (void) send(client, "de", 2, 0);
+    memset(buf, 0, sizeof(buf));
+    ok(et_read(server, buf, 5) == 5
+       && memcmp(buf, "abcde", 5) == 0, "an urgent byte is one of them");
+    ok(et_talk(client, server) == 0, "and nothing stops at it");
+    (void) close(client);
+    (void) close(server);
+}
+
+
 /* One that is read by nobody, and whose server is gone for good. */
 
 static void
@@ -369,6 +391,7 @@ main(void)
     check_transfer(0, 1u << 20, 30000, "nothing one way");
     check_slow();
     check_dead();
+    check_urgent();
     check_idle();
     check_stuck();
 
