@@ -126,6 +126,13 @@ ngx_http_sandbox_op_session_frame(ngx_http_request_t *r,
 
         ngx_memcpy(s->rules + s->rules_len, payload, frame->length);
         s->rules_len += frame->length;
+
+        if (s->rules_len == ngx_http_sandbox_op_session_rules(s)
+            && sbx_network_check(s->rules, s->rules_len, NULL) != 0)
+        {
+            return NGX_DECLINED;
+        }
+
         break;
 
     case SBX_F_META:

@@ -232,9 +232,16 @@ ngx_http_sandbox_package_host(ngx_pool_t *pool,
     struct in6_addr      in6;
 
     for (port = 0; port < rest->len && rest->data[port] != '/'; port++) {
-        if (rest->data[port] < '0' && rest->data[port] != ':') {
+        if (port != 0 && (rest->data[port] < '0' || rest->data[port] > '9')) {
             return NGX_DECLINED;
         }
+    }
+
+    if (port != 0
+        && (rest->data[0] != ':' || ngx_atoi(rest->data + 1, port - 1) < 1
+            || ngx_atoi(rest->data + 1, port - 1) > 65535))
+    {
+        return NGX_DECLINED;
     }
 
     seen = *host;
@@ -264,7 +271,7 @@ ngx_http_sandbox_package_host(ngx_pool_t *pool,
     } else if (host->len > 2 && host->data[0] == '[') {
         text[len - 1] = '\0';
 
-        if (len != host->len
+        if (len != host->len || host->data[len - 1] != ']'
             || !inet_pton(AF_INET6, (char *) text + 1, &in6))
         {
             return NGX_DECLINED;

@@ -854,7 +854,7 @@ subtest 'templates, and what there is not' => sub {
     my $all = ask(GET => '/templates')->{json};
 
     is(join(' ', map { $_->{templateID} } @$all),
-       'base code-interpreter-v1 tiny', 'templates');
+       'base code-interpreter-v1 tiny netted', 'templates');
     is_deeply(ask(GET => '/v2/templates')->{json}, $all, 'the newer route');
     is($all->[2]{memoryMB}, 64, 'with their limits');
 

@@ -21,10 +21,6 @@ my $net = SandboxTest::Net->new(zone => {
     'loop.example.org' => { CNAME => 'loop2.example.org' },
     'loop2.example.org' => { CNAME => 'loop.example.org' },
     'huge.example.org' => { many => 1000 },
-    'bad.example.org' => { raw => 'ffff' },
-    'wrong.example.org' => { id => 1 },
-    'other.example.org' => { other => 1 },
-    'silent.example.org' => { drop => 1 },
     'broken.example.org' => { rcode => 'SERVFAIL' },
     'tcp.example.org' => { tc => 1, A => '203.0.113.17' },
     'short.example.org' => [ { ttl => 1, A => '203.0.113.10' },
@@ -97,14 +93,12 @@ subtest 'what is no question for an address' => sub {
 
 subtest 'servers that do what they should not' => sub {
     my @r = $net->try($id, ask('broken.example.org'),
-                      ask('bad.example.org', timeout => 8),
                       ask('loop.example.org'), ask('gone.example.org'));
 
     is(code($r[0]), 'SERVFAIL', 'one that fails');
-    is(code($r[1]), 'SERVFAIL', 'one that answers nothing of sense');
-    like(code($r[2]), qr/^(?:SERVFAIL|NXDOMAIN|NOERROR)$/, 'a circle');
-    is_deeply($r[2]{found} || [], [], 'leads nowhere');
-    is(code($r[3]), 'NXDOMAIN', 'a name that there is none of');
+    like(code($r[1]), qr/^(?:SERVFAIL|NXDOMAIN|NOERROR)$/, 'a circle');
+    is_deeply($r[1]{found} || [], [], 'leads nowhere');
+    is(code($r[2]), 'NXDOMAIN', 'a name that there is none of');
 
     @r = $net->try($id, ask('huge.example.org'),
                    ask('huge.example.org', over => 'tcp'),

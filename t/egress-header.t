@@ -124,8 +124,8 @@ subtest 'TLS' => sub {
     my $other = $t->session(template => 'plain',
                             manifest => { network => JSON::PP::true });
     ($r) = $net->try($other, tls('b.example.org', 443));
-    is($r->{error}, 'SSLError', 'others trust nobody whom they need not')
-        or is($r->{error}, 'SSLCertVerificationError', 'by name');
+    is($r->{error}, 'SSLCertVerificationError',
+       'others trust nobody whom they need not');
 };
 
 
@@ -183,6 +183,8 @@ PY
 
 sub in_memory {
     my ($pid) = @_;
+
+    no warnings 'portable';
 
     open my $mem, '<', "/proc/$pid/mem" or return 0;
     binmode $mem;

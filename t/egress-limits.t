@@ -15,10 +15,14 @@ use SandboxTest;
 use SandboxTest::Net;
 
 my $net = SandboxTest::Net->new;
-my $t = $net->server(http => <<'CONF');
+my $t = $net->server(server => <<'SERVER', http => <<'CONF');
+        location = /metrics { sandbox_api metrics; }
+SERVER
     sandbox_egress allow *;
     sandbox_max connections=40 network_rate=1GB;
+    sandbox_audit_log logs/audit.log;
 CONF
+my $audit = $t->prefix . '/logs/audit.log';
 my $at = '203.0.113.10';
 
 
@@ -44,11 +48,12 @@ subtest 'connections at once' => sub {
     my $got = python($id, <<'PY', $at);
 import socket, sys
 def opened():
-    s = socket.create_connection((sys.argv[1], 7000), 5)
-    s.sendall(b"x")
+    s = socket.socket()
     try:
+        s.connect((sys.argv[1], 7000))
+        s.sendall(b"x")
         return s, s.recv(1) == b"x"
-    except ConnectionResetError:
+    except OSError:
         return s, False
 kept = [opened() for _ in range(8)]
 print(sum(ok for _, ok in kept))
@@ -99,13 +104,14 @@ subtest 'bytes in all' => sub {
     my $code = <<'PY';
 import socket, sys
 n = 0
-s = socket.create_connection((sys.argv[1], 7002), 5)
+s = socket.socket()
 try:
+    s.connect((sys.argv[1], 7002))
     s.sendall(b"5000000\n")
     while data := s.recv(65536):
         n += len(data)
     print(n, "end")
-except ConnectionResetError:
+except OSError:
     print(n, "reset")
 PY
     my ($n, $how) = split ' ', python($id, $code, $at);
@@ -123,7 +129,7 @@ PY
 subtest 'what was sent and received is told' => sub {
     my $id = session();
     my $data = join '', map { chr($_ * 7 % 251) } 1 .. 100_003;
-    my $got = python($id, <<'PY', $at, 30);
+    my $got = python($id, <<'PY', $at, '30');
 import socket, sys
 data = bytes(n * 7 % 251 for n in range(1, 100004))
 s = socket.create_connection((sys.argv[1], 7004), 5)
@@ -168,6 +174,103 @@ PY
     cmp_ok($got, '<', 16 << 20, 'and no more than lies on the way');
     is(($net->try($id, { do => 'http', to => $at, port => 80 }))[0]{status},
        200, 'others do not wait for it');
+};
+
+# Lines of the audit log about a session, once there are so many.
+
+sub lines {
+    my ($id, $count) = @_;
+
+    my @lines;
+
+    SandboxTest::wait_for(sub {
+        @lines = grep { /"op":"network_refused".*"session_id":"\Q$id\E"/ }
+                 split /\n/, SandboxTest::slurp($audit) // '';
+        return @lines >= $count;
+    }, 10);
+
+    return map { JSON::PP->new->utf8->decode($_) } @lines;
+}
+
+sub refusals {
+    my ($why) = @_;
+
+    my ($n) = $t->http(GET => '/metrics')->{body}
+              =~ /^sandbox_network_refused_total\{reason="$why"\} (\d+)$/m;
+
+    return $n;
+}
+
+
+subtest 'what is refused is told' => sub {
+    my $id = $t->session(tenant_id => 'acme', user_id => 'ann', manifest => {
+        network => { allow => [ 'a.example.org' ] } });
+    my %before = map { $_ => refusals($_) }
+                 qw(rule address name hidden query protocol);
+
+    $net->try($id, { do => 'lookup', name => 'a.example.org' },
+              { do => 'http', to => '203.0.113.12', port => 8080 },
+              { do => 'http', to => '10.20.30.40', port => 80 },
+              { do => 'http', to => $at, port => 80, host => 'other.test' },
+              { do => 'hello', to => $at, port => 443 },
+              { do => 'ask', name => "sec'ret\x{7f}.other.test" },
+              { do => 'ask', name => 'other.test' },
+              { do => 'tcp', to => $at, port => 80, send => [
+                    "GET / HTTP/1.1\r\nHost: a.example.org\r\n"
+                    . "Content-Length: 1\r\nContent-Length: 2\r\n\r\n" ] });
+
+    my @lines = lines($id, 6);
+    my %of = map { ("$_->{refused} " . ($_->{to_port} // '-')) => $_ } @lines;
+
+    is_deeply([ @{ $of{'rule 8080'} || {} }{qw(to_address to_name tenant_id
+                                               user_id)} ],
+              [ '203.0.113.12', undef, 'acme', 'ann' ], 'an address')
+        or diag(explain(\@lines));
+    is($of{'address 80'}{to_address}, '10.20.30.40', 'a private one');
+    is("@{ $of{'name 80'} || {} }{qw(to_address to_name)}",
+       "$at other.test", 'a name at an address');
+    is($of{'hidden 443'}{to_address}, $at, 'no name');
+    is($of{'protocol 80'}{to_address}, $at, 'what is no HTTP');
+    my ($asked) = grep { ($_->{to_name} // '') eq 'other.test'
+                         && $_->{refused} eq 'query' } @lines;
+    ok($asked && !defined $asked->{to_address}, 'a name that was asked for');
+    like($lines[0]{time} // '', qr/^\d{4}-\d\d-\d\dT.*Z$/, 'when');
+    is((grep { /[^ -~]/ } map { $_->{to_name} // '' } @lines), 0,
+       'nothing that is not printable');
+
+    cmp_ok(refusals($_), '>', $before{$_}, "$_ is counted")
+        for sort keys %before;
+    ok($t->log_has(qr/203\.0\.113\.12.*\b\Q$id\E|\Q$id\E.*203\.0\.113\.12/),
+       'and is in the log') or diag(grep { /\Q$id\E/ } split /^/, $t->log);
+};
+
+
+subtest 'whoever is there to write it' => sub {
+    my $id = session();
+    my $refused = { do => 'http', to => '10.20.30.40', port => 80 };
+    my $written = sub {
+        my ($name) = @_;
+
+        my @before = lines($id, 0);
+
+        # what is refused while nobody listens is only counted
+
+        ok(SandboxTest::wait_for(sub {
+            $net->try($id, $refused);
+            my @now = lines($id, 0);
+            return @now > @before;
+        }, 10), $name);
+    };
+
+    $written->('a worker');
+    $t->reload;
+    $written->('the next');
+
+    my $broker = $t->broker;
+    $t->hit(KILL => $broker);
+    SandboxTest::wait_for(sub { ($t->broker // 0) != $broker && $t->ready },
+                          10);
+    $written->('and after a broker has died');
 };
 
 $t->finish;

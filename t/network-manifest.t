@@ -209,5 +209,102 @@ subtest 'a PATCH' => sub {
        'nor does an empty list');
 };
 
+
+subtest 'what is granted is told' => sub {
+    my $by = $t->api(GET => '/capabilities')->{json}{network_grants};
+
+    plan(skip_all => "no network can be granted here: $by->{by}")
+        if !$by->{enforced};
+
+    # what is asked for, template; what answers say, and the lists of GET
+
+    my @long = map { join('.', map { $_ x 60 } 'a' .. 'b') . "$_.example.org:443" }
+               1 .. 200;
+    my @cases = (
+        [ $TRUE, 'base', 'restricted' ],
+        [ $TRUE, 'code-interpreter-v1', 'restricted' ],
+        [ $TRUE, 'all', 'open' ],
+        [ $TRUE, 'private', 'open' ],
+        [ undef, 'on', 'restricted' ],
+        [ $FALSE, 'on', 'none' ],
+        [ $TRUE, 'off', 'open' ],
+        [ {}, 'all', 'open' ],
+        [ { deny => [] }, 'all', 'open' ],
+        [ { allow => [ '*' ] }, 'all', 'open', [ [ '*' ], [] ] ],
+        [ { allow => [ '*:443' ] }, 'all', 'restricted', [ [ '*:443' ], [] ] ],
+        [ { deny => [ '*:25' ] }, 'all', 'restricted', [ [], [ '*:25' ] ] ],
+        [ { allow => [ '10.7.0.0/16', 'fd00:1::/32' ] }, 'private',
+          'restricted', [ [ '10.7.0.0/16', 'fd00:1::/32' ], [] ] ],
+        [ { allow => [ 'PyPI.org', '::ffff:198.51.100.0/120',
+                       'WWW.example.org:443' ],
+            deny => [ '[2001:DB8:0::1]:80' ] }, 'base', 'restricted',
+          [ [ 'pypi.org', '198.51.100.0/24', 'www.example.org:443' ],
+            [ '[2001:db8::1]:80' ] ] ],
+        [ { allow => \@long }, 'base', 'restricted', [ \@long, [] ] ],
+    );
+
+    for my $case (@cases) {
+        my ($network, $template, $word, $lists) = @$case;
+        my $name = "$template: " . substr json_of([ $network ]), 0, 50;
+        my $res = made($network, template => $template,
+                       metadata => { name => 'x' x 1000 });
+        my $id = $res->{json}{session_id};
+
+        is($res->{json}{network} // $res->{body}, $word, $name);
+        next if !defined $id;
+        ok(!exists $res->{json}{network_rules}, 'without lists in the answer');
+
+        $res = $t->api(GET => "/sessions/$id");
+        is($res->{json}{network}, $word, 'the same later');
+        is_deeply($res->{json}{network_rules},
+                  $lists && { allow => $lists->[0], deny => $lists->[1] },
+                  'and with its lists');
+        is(length $res->{json}{metadata}{name}, 1000, 'beside metadata');
+        is($t->api(DELETE => "/sessions/$id")->{status}, 204, 'is gone');
+    }
+};
+
+
+subtest 'what is granted changes' => sub {
+    my $by = $t->api(GET => '/capabilities')->{json}{network_grants};
+
+    plan(skip_all => "no network can be granted here: $by->{by}")
+        if !$by->{enforced};
+
+    my $id = made(undef, metadata => { a => 'b' })->{json}{session_id};
+
+    for my $case (
+        [ $TRUE, 'restricted' ],
+        [ { allow => [ 'pypi.org' ] }, 'restricted', [ [ 'pypi.org' ], [] ] ],
+        [ { deny => [ 'pypi.org' ] }, 'restricted', [ [], [ 'pypi.org' ] ] ],
+        [ $FALSE, 'none' ],
+    ) {
+        my ($network, $word, $lists) = @$case;
+        my $res = $t->api(PATCH => "/sessions/$id", { network => $network });
+
+        is($res->{json}{network}, $word, json_of([ $network ]));
+
+        $res = $t->api(GET => "/sessions/$id");
+        is($res->{json}{network}, $word, 'is so');
+        is_deeply($res->{json}{network_rules},
+                  $lists && { allow => $lists->[0], deny => $lists->[1] },
+                  'with its lists');
+        is_deeply($res->{json}{metadata}, { a => 'b' }, 'and nothing else');
+    }
+
+    my $res = $t->api(PATCH => "/sessions/$id",
+                      { metadata => { c => 'd' }, network => $TRUE,
+                        timeout_s => 900 });
+    is($res->{json}{network}, 'restricted', 'with all else');
+    is_deeply($res->{json}{metadata}, { c => 'd' }, 'that is changed, too');
+
+    $res = $t->api(PATCH => "/sessions/$id",
+                   { metadata => { e => 'f' },
+                     network => { allow => [ 'a.org' ] } });
+    is($res->{status}, 400, 'or nothing is changed');
+    is_deeply($t->api(GET => "/sessions/$id")->{json}{metadata},
+              { c => 'd' }, 'of all of it');
+};
+
 $t->finish;
 done_testing();

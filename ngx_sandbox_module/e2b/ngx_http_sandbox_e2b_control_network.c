@@ -170,10 +170,12 @@ ngx_http_sandbox_e2b_network(ngx_http_request_t *r)
     ngx_http_sandbox_main_conf_t   *smcf;
     ngx_http_sandbox_e2b_update_t   body;
     ngx_http_sandbox_op_network_t   network;
+    ngx_http_sandbox_op_session_t  *session;
 
     ngx_memzero(&body, sizeof(body));
     ngx_memzero(&patch, sizeof(patch));
     body.internet = 1;
+    blob = NGX_INVALID_FILE;
 
     if (ngx_http_sandbox_op_bind(r, ngx_http_sandbox_e2b_update_fields, &body,
                                  &e)
@@ -201,12 +203,11 @@ ngx_http_sandbox_e2b_network(ngx_http_request_t *r)
         return ngx_http_sandbox_e2b_fault(r, &e);
     }
 
+    session = ngx_pcalloc(r->pool, sizeof(ngx_http_sandbox_op_session_t));
     call = ngx_http_sandbox_op_call(r, SBX_OP_PATCH, &patch, sizeof(patch),
-                                    blob,
-                                    ngx_pcalloc(r->pool,
-                                    sizeof(ngx_http_sandbox_op_session_t)));
+                                    blob, session);
 
-    if (call == NULL || call->data == NULL) {
+    if (session == NULL || call == NULL) {
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
     }
 

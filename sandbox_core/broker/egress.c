@@ -198,15 +198,14 @@ sbx_outlet_start(sbx_broker_t *b)
     o->started = sbx_now_us();
 
     if (sbx_outlet_launch(b, &e) == 0) {
-        o->noted = 0;
         (void) sbx_timer_set(&b->loop, &o->timer, SBX_OUTLET_READY_WAIT);
         return;
     }
 
     /* it is tried again and again, and told once */
 
-    if (!o->noted) {
-        o->noted = 1;
+    if (!o->failing) {
+        o->failing = 1;
         sbx_log_error(SBX_LOG_ERROR, NULL, &e,
                       "the egress cannot be started");
     }
@@ -397,6 +396,7 @@ sbx_outlet_timer(sbx_timer_t *timer)
         (void) sbx_timer_set(&b->loop, timer, SBX_OUTLET_KILL_WAIT);
 
     } else if (o->pid != 0 && !o->ready) {
+        o->failing = 1;
         sbx_outlet_kill(b, "it was not ready in time");
 
     } else if (o->pid == 0 && o->wanted) {
@@ -456,6 +456,10 @@ sbx_outlet_gone(sbx_broker_t *b)
 
     if (!o->killed) {
         sbx_log(SBX_LOG_ERROR, NULL, 0, "the egress has ended");
+    }
+
+    if (!o->ready && !o->killed) {
+        o->failing = 1;
     }
 
     sbx_outlet_let_go(b);

@@ -513,6 +513,7 @@ sbx_outlet_record(sbx_broker_t *b, const sbx_egress_record_t *record)
 
         if (!o->ready) {
             o->ready = 1;
+            o->failing = 0;
             o->configure = 1;
             sbx_timer_del(&b->loop, &o->timer);
             sbx_log(SBX_LOG_NOTICE, NULL, 0, "the egress is ready");

@@ -115,11 +115,22 @@ sbx_way_close_fds(sbx_session_t *s)
 const char *
 sbx_way_lacks(const sbx_broker_t *b, uint32_t mode)
 {
+    size_t                     i;
     const sbx_f_capability_t  *row;
 
-    row = &b->layers.row[SBX_LAYER_NETWORK_GRANTS];
+    static const sbx_layer_t  needed[] = {
+        SBX_LAYER_NETWORK_GRANTS, SBX_LAYER_NETWORK_CONNTRACK
+    };
 
-    return mode == SBX_NETWORK_NONE || row->enforced ? NULL : row->mend;
+    for (i = 0; mode != SBX_NETWORK_NONE && i < sbx_nelts(needed); i++) {
+        row = &b->layers.row[needed[i]];
+
+        if (!row->enforced) {
+            return row->mend;
+        }
+    }
+
+    return NULL;
 }
 
 
@@ -173,6 +184,14 @@ sbx_way_make(sbx_session_t *s, sbx_error_t *e)
     size_t  i;
 
     sbx_way_close_fds(s);
+
+    /* one that is being replaced will serve it soon */
+
+    if (s->broker->outlet.failing) {
+        return sbx_error(e, 0, SBX_E_UNAVAILABLE,
+                         "the egress cannot be started, so no session can be "
+                         "given a network");
+    }
 
     (void) sbx_error(e, 0, SBX_E_UNAVAILABLE,
                      "the session cannot be given a network");
@@ -516,7 +535,7 @@ static void
 sbx_way_log(sbx_broker_t *b, const sbx_session_t *s,
     const sbx_f_refusal_t *refusal)
 {
-    char           where[SBX_NETWORK_HOST_MAX + 80];
+    char           where[SBX_NETWORK_HOST_MAX + 80], more[48];
     uint64_t       now;
     sbx_outlet_t  *o;
 
@@ -546,10 +565,17 @@ sbx_way_log(sbx_broker_t *b, const sbx_session_t *s,
                     refusal->address,
                     refusal->name[0] && refusal->address[0] ? ")" : "");
 
+    more[0] = '\0';
+
+    if (refusal->more != 0) {
+        (void) snprintf(more, sizeof(more), ", %u more before it",
+                        refusal->more);
+    }
+
     sbx_log(SBX_LOG_NOTICE, &(sbx_log_about_t) { NULL, s->info.id }, 0,
-            "the egress refuses %s port %u: %s, %u more before it",
+            "the egress refuses %s port %u: %s%s",
             where[0] != '\0' ? where : "a connection", refusal->port,
-            sbx_refused_word(refusal->reason), refusal->more);
+            sbx_refused_word(refusal->reason), more);
 }
 
 

@@ -70,8 +70,7 @@ typedef struct {
     unsigned          killed:1;
     unsigned          adopted:1;     /* it has been ready to another broker */
     unsigned          configure:1;   /* CONFIG is to be sent */
-    unsigned          noted:1;       /* that it cannot be started, in the
-                                        log */
+    unsigned          failing:1;     /* the last start came to nothing */
 } sbx_outlet_t;
 
 

@@ -17,6 +17,16 @@
 #define SBX_EG_ORIGINAL_DST   80        /* of IPv4 and of IPv6 */
 #define SBX_EG_DNS_PORT       53
 
+/*
+ * What the kernel keeps for a peer that does not read: of what is to be sent so
+ * much, of what has come as much as windows have grown to.  They may grow as
+ * they do for a session's first few connections alone, so that one of many
+ * connections cannot have much of the host's memory.
+ */
+#define SBX_EG_UNSENT         (256 * 1024)
+#define SBX_EG_WIDE           16
+#define SBX_EG_RECEIVE        (256 * 1024)
+
 /* A peer that is gone without a word is found within five minutes. */
 #define SBX_EG_KEEP_IDLE      120       /* seconds */
 #define SBX_EG_KEEP_INTERVAL  30
@@ -40,9 +50,10 @@ static void sbx_eg_conn_address(const sbx_eg_sockaddr_t *sa,
 static int sbx_eg_conn_loopback(const uint8_t address[16]);
 static void sbx_eg_conn_host_loopback(uint8_t address[16]);
 static void sbx_eg_conn_reset_fd(int fd);
-static void sbx_eg_conn_options(int fd);
+static void sbx_eg_conn_options(int fd, int wide);
 static int sbx_eg_conn_begin(sbx_eg_session_t *s, int fd,
-    const uint8_t address[16], unsigned port, sbx_eg_verdict_t verdict);
+    const uint8_t address[16], unsigned port, sbx_eg_verdict_t verdict,
+    const char *name);
 static int sbx_eg_conn_connect(sbx_eg_conn_t *c);
 static void sbx_eg_conn_server(sbx_event_t *ev, uint32_t events);
 static void sbx_eg_conn_late(sbx_timer_t *timer);
@@ -134,6 +145,7 @@ sbx_eg_conn_taken(sbx_eg_session_t *s, int fd)
 {
     unsigned          port;
     uint8_t           address[16];
+    const char       *name;
     sbx_refused_t     why;
     sbx_eg_verdict_t  verdict;
 
@@ -157,8 +169,7 @@ sbx_eg_conn_taken(sbx_eg_session_t *s, int fd)
 
     sbx_eg_conn_host_loopback(address);
 
-    why = SBX_REFUSED_RULE;
-    verdict = sbx_eg_decide(s, address, port, &why);
+    verdict = sbx_eg_decide_by(s, address, port, &why, &name);
 
     if (verdict != SBX_EG_REFUSE && !sbx_eg_conn_room(s)) {
         verdict = SBX_EG_REFUSE;
@@ -171,7 +182,7 @@ sbx_eg_conn_taken(sbx_eg_session_t *s, int fd)
         return;
     }
 
-    if (sbx_eg_conn_begin(s, fd, address, port, verdict) != 0) {
+    if (sbx_eg_conn_begin(s, fd, address, port, verdict, name) != 0) {
         sbx_eg_conn_reset_fd(fd);
     }
 }
@@ -298,8 +309,9 @@ sbx_eg_conn_reset_fd(int fd)
 
 
 static void
-sbx_eg_conn_options(int fd)
+sbx_eg_conn_options(int fd, int wide)
 {
+    int       size;
     unsigned  i;
 
     static const struct {
@@ -308,15 +320,22 @@ sbx_eg_conn_options(int fd)
         int  value;
     } options[] = {
         { SOL_SOCKET,  SO_KEEPALIVE,  1 },
+        { SOL_SOCKET,  SO_OOBINLINE,  1 },
         { IPPROTO_TCP, TCP_KEEPIDLE,  SBX_EG_KEEP_IDLE },
         { IPPROTO_TCP, TCP_KEEPINTVL, SBX_EG_KEEP_INTERVAL },
         { IPPROTO_TCP, TCP_KEEPCNT,   SBX_EG_KEEP_COUNT },
-        { IPPROTO_TCP, TCP_NODELAY,   1 }
+        { IPPROTO_TCP, TCP_NODELAY,   1 },
+        { IPPROTO_TCP, TCP_NOTSENT_LOWAT, SBX_EG_UNSENT }
     };
 
     for (i = 0; i < sbx_nelts(options); i++) {
         (void) setsockopt(fd, options[i].level, options[i].name,
                           &options[i].value, sizeof(int));
+    }
+
+    if (!wide) {
+        size = SBX_EG_RECEIVE;
+        (void) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(int));
     }
 }
 
@@ -325,7 +344,7 @@ sbx_eg_conn_options(int fd)
 
 static int
 sbx_eg_conn_begin(sbx_eg_session_t *s, int fd, const uint8_t address[16],
-    unsigned port, sbx_eg_verdict_t verdict)
+    unsigned port, sbx_eg_verdict_t verdict, const char *name)
 {
     sbx_egress_t   *eg;
     sbx_eg_conn_t  *c;
@@ -334,6 +353,16 @@ sbx_eg_conn_begin(sbx_eg_session_t *s, int fd, const uint8_t address[16],
 
     if (c == NULL) {
         return -1;
+    }
+
+    if (name != NULL) {
+        c->known = 1;
+        c->name = strdup(name);
+
+        if (c->name == NULL) {
+            free(c);
+            return -1;
+        }
     }
 
     eg = s->egress;
@@ -357,7 +386,7 @@ sbx_eg_conn_begin(sbx_eg_session_t *s, int fd, const uint8_t address[16],
     s->traffic->opened++;
     eg->relay->nconns++;
 
-    sbx_eg_conn_options(fd);
+    sbx_eg_conn_options(fd, 0);
 
     /* of the client only whether it is gone */
 
@@ -402,7 +431,7 @@ sbx_eg_conn_connect(sbx_eg_conn_t *c)
     }
 
     c->side[SBX_EG_SERVER].fd = fd;
-    sbx_eg_conn_options(fd);
+    sbx_eg_conn_options(fd, c->session->traffic->connections <= SBX_EG_WIDE);
 
     do {
         rc = connect(fd, &sa.any, len);
@@ -573,6 +602,7 @@ static int
 sbx_eg_conn_allowed(sbx_eg_conn_t *c, sbx_refused_t *why)
 {
     sbx_eg_look_t      look;
+    sbx_refused_t      other;
     sbx_eg_verdict_t   verdict;
     sbx_eg_session_t  *s;
 
@@ -580,7 +610,17 @@ sbx_eg_conn_allowed(sbx_eg_conn_t *c, sbx_refused_t *why)
     verdict = sbx_eg_decide(s, c->address, c->port, why);
 
     if (verdict == SBX_EG_REFUSE) {
-        return 0;
+
+        /* the answer that led there may be forgotten by now */
+
+        if (!c->known
+            || sbx_eg_decide_known(s, c->address, c->port, c->name, &other)
+               != 0)
+        {
+            return 0;
+        }
+
+        verdict = SBX_EG_BY_NAME;
     }
 
     look = sbx_eg_look_why(c, verdict);
@@ -600,8 +640,8 @@ sbx_eg_conn_allowed(sbx_eg_conn_t *c, sbx_refused_t *why)
         return 1;
     }
 
-    if (c->name != NULL) {
-        return sbx_eg_decide_named(s, c->address, c->port, c->name, why) == 0;
+    if (c->named) {
+        return sbx_eg_look_named(c, c->name, why) == 0;
     }
 
     /* as much was looked at, and nothing was named; or it was not, and its

@@ -12,7 +12,8 @@
  *   LOOK     they are looked at, and stay
  *   SPLICE   they go to the other side through a pipe that is held only while
  *            there are bytes in it
- *   HTTP     of a client: through the filter of requests
+ *   HTTP     of a client: through the filter of requests, or that of a second
+ *            hello
  *   TLS      of both sides: through a TLS server and a TLS client
  *
  * A side that takes nothing stops the reading of the other; nothing is kept
@@ -30,7 +31,7 @@
 #define SBX_EG_ROUNDS         8         /* of one side, one event */
 #define SBX_EG_SPLICE_MAX     (256 * 1024)
 #define SBX_EG_COPY_MAX       SBX_EG_FIRST_MAX
-#define SBX_EG_PIPES_MAX      512       /* beyond them bytes are copied */
+#define SBX_EG_PIPES_MAX      256       /* beyond them bytes are copied */
 #define SBX_EG_PIPES_SPARE    32
 #define SBX_EG_CONNECT_WAIT   20000     /* ms */
 #define SBX_EG_ACCEPT_PAUSE   50        /* ms without accepting, where the
@@ -87,9 +88,10 @@ typedef struct {
 /* What only connections have that are read: see filter.c. */
 typedef struct {
     sbx_http_t       *http;
+    sbx_greeting_t   *greeting;
     sbx_tls_pair_t   *tls;
     sbx_http_judge_t  judge;
-    char             *host;             /* TLS: as whom the server is checked */
+    char             *host;             /* TLS: whom the server is to be */
     sbx_eg_policy_t  *policy;           /* whose header may be in use */
     struct {
         uint8_t      *data;             /* made for a side, and not sent */
@@ -114,7 +116,11 @@ struct sbx_eg_conn_s {
     unsigned           queued:1;        /* in session->waiting */
     unsigned           spoke:1;         /* the server has */
     unsigned           closed:1;
-    char              *name;            /* that its client named, newest */
+    unsigned           named:1;         /* by its client; else, the name that
+                                           leads there is why it is allowed */
+    unsigned           known:1;         /* it was looked up, and had the
+                                           address; that may be forgotten */
+    char              *name;            /* the newest */
     sbx_eg_filter_t   *filter;
 };
 
@@ -157,11 +163,23 @@ int sbx_eg_look(sbx_eg_conn_t *c);
 void sbx_eg_look_timer(sbx_eg_conn_t *c);
 /* Whether what the client says first matters. */
 sbx_eg_look_t sbx_eg_look_why(sbx_eg_conn_t *c, sbx_eg_verdict_t verdict);
-/* What its client named, for reviews.  -1: out of memory. */
+/*
+ * Whether its client may mean host.  A name that was once found for a
+ * connection stays its name: answers are forgotten sooner than connections
+ * end, and nobody asks again for one that is open.
+ */
+int sbx_eg_look_named(sbx_eg_conn_t *c, const char *host, sbx_refused_t *why);
+/* The header that is due to it then, or NULL. */
+const sbx_eg_header_t *sbx_eg_look_header(sbx_eg_conn_t *c, const char *host,
+    int tls);
+/* What its client named.  -1: out of memory. */
 int sbx_eg_named(sbx_eg_conn_t *c, const char *host);
 
 /* filter.c */
 int sbx_eg_filter_http(sbx_eg_conn_t *c);
+/* A client that was judged by its first hello, until a second is out of the
+ * question. */
+int sbx_eg_filter_greeting(sbx_eg_conn_t *c, const char *name);
 int sbx_eg_filter_tls(sbx_eg_conn_t *c, const char *host);
 int sbx_eg_filter_client(sbx_eg_conn_t *c);
 void sbx_eg_filter_server(sbx_eg_conn_t *c, const uint8_t *p, size_t n);
@@ -183,6 +201,13 @@ void sbx_eg_credit_leave(sbx_eg_conn_t *c);
 void sbx_eg_credit_reset(sbx_eg_session_t *s);
 
 /* decide.c */
+/* sbx_eg_decide(), and the name for whose sake it is BY_NAME. */
+sbx_eg_verdict_t sbx_eg_decide_by(sbx_eg_session_t *s,
+    const uint8_t address[16], unsigned port, sbx_refused_t *why,
+    const char **name);
+/* sbx_eg_decide_named() of a name that was looked up. */
+int sbx_eg_decide_known(sbx_eg_session_t *s, const uint8_t address[16],
+    unsigned port, const char *host, sbx_refused_t *why);
 int sbx_eg_decide_denies(const sbx_eg_session_t *s);
 /* Where names are denied: whether the address may be reached by who does not
  * say whom it means; 0: it may. */

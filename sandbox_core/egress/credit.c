@@ -14,6 +14,7 @@
 #define SBX_EG_BURST_MIN      4096
 #define SBX_EG_SHARE_MIN      1448
 #define SBX_EG_TICKS          50        /* a second, of those who wait */
+#define SBX_EG_REFILL         1000      /* us */
 
 
 static uint64_t sbx_eg_credit_burst(const sbx_eg_session_t *s);
@@ -38,7 +39,9 @@ sbx_eg_credit_refill(sbx_eg_session_t *s)
 
     now = sbx_now_us();
 
-    if (now <= s->credit_at) {
+    /* seldom enough for fractions of a byte not to matter */
+
+    if (now < s->credit_at + SBX_EG_REFILL) {
         return;
     }
 

@@ -24,6 +24,9 @@ static sbx_network_say_t sbx_eg_decide_list(const sbx_network_list_t *list,
 static int sbx_eg_decide_any(const sbx_network_list_t *list, unsigned port);
 static int sbx_eg_decide_both(sbx_eg_session_t *s, const uint8_t address[16],
     unsigned port, const char *host);
+static int sbx_eg_decide_whose(sbx_eg_session_t *s,
+    const uint8_t address[16], unsigned port, const char *host, int known,
+    sbx_refused_t *why);
 static int sbx_eg_decide_nets(const sbx_network_list_t *list);
 static int sbx_eg_decide_list_denies(const sbx_network_list_t *list);
 static int sbx_eg_decide_list_nets(const sbx_network_list_t *list,
@@ -35,9 +38,19 @@ sbx_eg_verdict_t
 sbx_eg_decide(sbx_eg_session_t *s, const uint8_t address[16], unsigned port,
     sbx_refused_t *why)
 {
-    size_t       at;
     const char  *name;
 
+    return sbx_eg_decide_by(s, address, port, why, &name);
+}
+
+
+sbx_eg_verdict_t
+sbx_eg_decide_by(sbx_eg_session_t *s, const uint8_t address[16],
+    unsigned port, sbx_refused_t *why, const char **name)
+{
+    size_t  at;
+
+    *name = NULL;
     *why = SBX_REFUSED_RULE;
 
     if (s->mode == SBX_NETWORK_NONE || s->policy == NULL) {
@@ -54,13 +67,13 @@ sbx_eg_decide(sbx_eg_session_t *s, const uint8_t address[16], unsigned port,
     }
 
     for (at = 0; /* void */ ; /* void */ ) {
-        name = sbx_eg_names_next(s, address, &at);
+        *name = sbx_eg_names_next(s, address, &at);
 
-        if (name == NULL) {
+        if (*name == NULL) {
             return SBX_EG_REFUSE;
         }
 
-        if (sbx_eg_decide_both(s, address, port, name)) {
+        if (sbx_eg_decide_both(s, address, port, *name)) {
             return SBX_EG_BY_NAME;
         }
     }
@@ -289,6 +302,26 @@ int
 sbx_eg_decide_named(sbx_eg_session_t *s, const uint8_t address[16],
     unsigned port, const char *host, sbx_refused_t *why)
 {
+    int  known;
+
+    known = sbx_eg_names_has(s, host, address);
+
+    return sbx_eg_decide_whose(s, address, port, host, known, why);
+}
+
+
+int
+sbx_eg_decide_known(sbx_eg_session_t *s, const uint8_t address[16],
+    unsigned port, const char *host, sbx_refused_t *why)
+{
+    return sbx_eg_decide_whose(s, address, port, host, 1, why);
+}
+
+
+static int
+sbx_eg_decide_whose(sbx_eg_session_t *s, const uint8_t address[16],
+    unsigned port, const char *host, int known, sbx_refused_t *why)
+{
     uint8_t            literal[16];
     sbx_network_say_t  say;
 
@@ -326,8 +359,7 @@ sbx_eg_decide_named(sbx_eg_session_t *s, const uint8_t address[16],
         return 0;
     }
 
-    return !sbx_eg_names_has(s, host, address)
-           || !sbx_eg_decide_both(s, address, port, host);
+    return !known || !sbx_eg_decide_both(s, address, port, host);
 }
 
 

@@ -65,6 +65,23 @@ sbx_eg_filter_http(sbx_eg_conn_t *c)
 
 
 int
+sbx_eg_filter_greeting(sbx_eg_conn_t *c, const char *name)
+{
+    sbx_eg_filter_t  *f;
+
+    f = sbx_eg_filter_new(c);
+
+    if (f == NULL) {
+        return -1;
+    }
+
+    f->greeting = sbx_greeting_open(name);
+
+    return f->greeting == NULL ? -1 : 0;
+}
+
+
+int
 sbx_eg_filter_tls(sbx_eg_conn_t *c, const char *host)
 {
     sbx_error_t       e;
@@ -94,36 +111,45 @@ static int
 sbx_eg_filter_host(void *data, const char *host, unsigned port,
     const sbx_eg_header_t **header)
 {
+    int                free_way;
     sbx_refused_t      why;
     sbx_eg_conn_t     *c;
-    sbx_eg_session_t  *s;
+    sbx_eg_verdict_t   verdict;
 
     c = data;
-    s = c->session;
     *header = NULL;
 
-    if (port != 0 && port != c->port) {
-        return 1;
-    }
+    /* where all may be said, what is odd is said without a header */
 
-    /* in TLS the server is known as one host, and is that one's alone */
+    verdict = sbx_eg_decide(c->session, c->address, c->port, &why);
+    free_way = verdict == SBX_EG_ALLOW
+               && sbx_eg_look_why(c, verdict) <= SBX_EG_LOOK_HEADER;
 
-    if (c->filter->host != NULL && strcmp(c->filter->host, host) != 0) {
-        return 1;
-    }
-
-    if (sbx_eg_decide_named(s, c->address, c->port, host, &why) != 0
-        || sbx_eg_named(c, host) != 0)
+    if ((port != 0 && port != c->port)
+        || (c->filter->host != NULL && strcmp(c->filter->host, host) != 0)
+        || sbx_eg_look_named(c, host, &why) != 0)
     {
+        /* in TLS the server is known as one host, and is that one's alone */
+
+        if (free_way && c->filter->host == NULL) {
+            return 0;
+        }
+
+        /* what is told of the refusal */
+
+        (void) sbx_eg_named(c, host);
+
         return 1;
     }
 
-    /* a credential goes where the name leads, not where a client says that
-     * it does */
+    if (sbx_eg_named(c, host) != 0) {
+        return 1;
+    }
 
-    if (sbx_eg_names_has(s, host, c->address)) {
+    *header = sbx_eg_look_header(c, host, c->filter->host != NULL);
+
+    if (*header != NULL) {
         sbx_eg_filter_pin(c);
-        *header = sbx_eg_header(s, host, c->filter->host != NULL);
     }
 
     return 0;
@@ -175,8 +201,11 @@ sbx_eg_filter_client(sbx_eg_conn_t *c)
             return rc;
         }
 
-        if (sbx_http_opaque(f->http)) {
+        if (f->greeting != NULL ? sbx_greeting_opaque(f->greeting)
+                                : sbx_http_opaque(f->http))
+        {
             sbx_eg_relay_beyond(c, 0);
+            sbx_eg_filter_close(c);
             side->mode = SBX_EG_MODE_SPLICE;
             return 0;
         }
@@ -196,8 +225,16 @@ sbx_eg_filter_client(sbx_eg_conn_t *c)
         why = SBX_REFUSED_PROTOCOL;
         used = 0;
         made = 0;
-        rc = sbx_http_client(f->http, relay->in, (size_t) n, &used,
-                             relay->out, sizeof(relay->out), &made, &why);
+
+        if (f->greeting != NULL) {
+            rc = sbx_greeting_client(f->greeting, relay->in, (size_t) n,
+                                     &used, relay->out, sizeof(relay->out),
+                                     &made, &why);
+
+        } else {
+            rc = sbx_http_client(f->http, relay->in, (size_t) n, &used,
+                                 relay->out, sizeof(relay->out), &made, &why);
+        }
 
         if (rc != 0) {
             return sbx_eg_conn_refuse(c, why, c->name);
@@ -207,10 +244,17 @@ sbx_eg_filter_client(sbx_eg_conn_t *c)
             sbx_eg_relay_drop(c, SBX_EG_CLIENT, used);
         }
 
-        if (made != 0
-            && sbx_eg_filter_send(c, SBX_EG_SERVER, relay->out, made) != 0)
-        {
-            return -1;
+        if (made != 0) {
+            rc = sbx_eg_filter_send(c, SBX_EG_SERVER, relay->out, made);
+
+            if (f->policy != NULL) {
+                /* there may be a credential in it */
+                explicit_bzero(relay->out, made);
+            }
+
+            if (rc != 0) {
+                return -1;
+            }
         }
 
         if (used == 0 && made == 0) {
@@ -227,7 +271,7 @@ sbx_eg_filter_client(sbx_eg_conn_t *c)
 static int
 sbx_eg_filter_stuck(sbx_eg_conn_t *c, size_t n)
 {
-    if (sbx_http_watches(c->filter->http)) {
+    if (sbx_eg_filter_watches(c)) {
         c->side[SBX_EG_CLIENT].blocked = 1;
         return 0;
     }
@@ -245,8 +289,16 @@ sbx_eg_filter_stuck(sbx_eg_conn_t *c, size_t n)
 int
 sbx_eg_filter_watches(const sbx_eg_conn_t *c)
 {
-    return c->filter != NULL && c->filter->http != NULL
-           && sbx_http_watches(c->filter->http);
+    const sbx_eg_filter_t  *f;
+
+    f = c->filter;
+
+    if (f == NULL) {
+        return 0;
+    }
+
+    return (f->http != NULL && sbx_http_watches(f->http))
+           || (f->greeting != NULL && sbx_greeting_watches(f->greeting));
 }
 
 
@@ -257,7 +309,13 @@ sbx_eg_filter_server(sbx_eg_conn_t *c, const uint8_t *p, size_t n)
         return;
     }
 
-    sbx_http_server(c->filter->http, p, n);
+    if (c->filter->greeting != NULL) {
+        sbx_greeting_server(c->filter->greeting, p, n);
+
+    } else {
+        sbx_http_server(c->filter->http, p, n);
+    }
+
     c->side[SBX_EG_CLIENT].blocked = 0;
 }
 
@@ -557,6 +615,10 @@ sbx_eg_filter_close(sbx_eg_conn_t *c)
 
     if (f->http != NULL) {
         sbx_http_close(f->http);
+    }
+
+    if (f->greeting != NULL) {
+        sbx_greeting_close(f->greeting);
     }
 
     if (f->tls != NULL) {

@@ -15,6 +15,7 @@ static int sbx_eg_look_more(sbx_eg_conn_t *c, size_t n, int grown);
 static int sbx_eg_look_judge(sbx_eg_conn_t *c, sbx_sniff_t what,
     const sbx_sniffed_t *sniffed);
 static int sbx_eg_look_tls(sbx_eg_conn_t *c, const sbx_sniffed_t *sniffed);
+static int sbx_eg_look_greeting(sbx_eg_conn_t *c, const char *name);
 static int sbx_eg_look_http(sbx_eg_conn_t *c);
 static int sbx_eg_look_other(sbx_eg_conn_t *c, const sbx_sniffed_t *sniffed);
 static int sbx_eg_look_pass(sbx_eg_conn_t *c);
@@ -79,6 +80,14 @@ sbx_eg_look(sbx_eg_conn_t *c)
 
     if (n == 0) {
         /* it ends without a word: that may pass */
+        return sbx_eg_look_pass(c);
+    }
+
+    /* servers of TLS and of HTTP do not speak first */
+
+    if (c->spoke && c->judge_by == 0 && !sbx_eg_look_plain_port(c->port)
+        && !sbx_eg_look_tls_port(c->port))
+    {
         return sbx_eg_look_pass(c);
     }
 
@@ -176,11 +185,9 @@ sbx_eg_look_judge(sbx_eg_conn_t *c, sbx_sniff_t what,
 static int
 sbx_eg_look_tls(sbx_eg_conn_t *c, const sbx_sniffed_t *sniffed)
 {
-    const char        *name;
-    sbx_refused_t      why;
-    sbx_eg_session_t  *s;
+    const char     *name;
+    sbx_refused_t   why;
 
-    s = c->session;
     name = sniffed->name[0] != '\0' ? sniffed->name : NULL;
 
     if (c->look == SBX_EG_LOOK_NAME && sbx_eg_look_plain_port(c->port)) {
@@ -194,30 +201,26 @@ sbx_eg_look_tls(sbx_eg_conn_t *c, const sbx_sniffed_t *sniffed)
 
         if (name == NULL
             && (c->look == SBX_EG_LOOK_NAME
-                || sbx_eg_decide_bare(s, c->address, c->port) != 0))
+                || sbx_eg_decide_bare(c->session, c->address, c->port) != 0))
         {
             return sbx_eg_conn_refuse(c, SBX_REFUSED_HIDDEN, NULL);
         }
 
-        if (name != NULL
-            && sbx_eg_decide_named(s, c->address, c->port, name, &why) != 0)
-        {
+        if (name != NULL && sbx_eg_look_named(c, name, &why) != 0) {
             return sbx_eg_conn_refuse(c, why, name);
         }
     }
 
     if (name == NULL || sniffed->ech) {
-        return sbx_eg_look_pass(c);
+        return sbx_eg_look_greeting(c, "");
     }
 
     if (sbx_eg_named(c, name) != 0) {
         return -1;
     }
 
-    if (sbx_eg_header(s, name, 1) == NULL
-        || !sbx_eg_names_has(s, name, c->address))
-    {
-        return sbx_eg_look_pass(c);
+    if (sbx_eg_look_header(c, name, 1) == NULL) {
+        return sbx_eg_look_greeting(c, name);
     }
 
     /* a server that has spoken first does not speak TLS */
@@ -233,6 +236,26 @@ sbx_eg_look_tls(sbx_eg_conn_t *c, const sbx_sniffed_t *sniffed)
     (void) sbx_eg_look_pass(c);
     c->side[SBX_EG_CLIENT].mode = SBX_EG_MODE_TLS;
     c->side[SBX_EG_SERVER].mode = SBX_EG_MODE_TLS;
+
+    return 0;
+}
+
+
+/* Where the name mattered, a second one does. */
+
+static int
+sbx_eg_look_greeting(sbx_eg_conn_t *c, const char *name)
+{
+    if (c->look == SBX_EG_LOOK_HEADER) {
+        return sbx_eg_look_pass(c);
+    }
+
+    if (sbx_eg_filter_greeting(c, name) != 0) {
+        return -1;
+    }
+
+    (void) sbx_eg_look_pass(c);
+    c->side[SBX_EG_CLIENT].mode = SBX_EG_MODE_HTTP;
 
     return 0;
 }
@@ -301,11 +324,42 @@ sbx_eg_look_tls_port(unsigned port)
 
 
 int
+sbx_eg_look_named(sbx_eg_conn_t *c, const char *host, sbx_refused_t *why)
+{
+    if (c->known && strcmp(c->name, host) == 0) {
+        return sbx_eg_decide_known(c->session, c->address, c->port, host,
+                                   why);
+    }
+
+    return sbx_eg_decide_named(c->session, c->address, c->port, host, why);
+}
+
+
+/* A credential goes where the name leads, not where a client says that it
+ * does. */
+
+const sbx_eg_header_t *
+sbx_eg_look_header(sbx_eg_conn_t *c, const char *host, int tls)
+{
+    if (!(c->known && strcmp(c->name, host) == 0)
+        && !sbx_eg_names_has(c->session, host, c->address))
+    {
+        return NULL;
+    }
+
+    return sbx_eg_header(c->session, host, tls);
+}
+
+
+int
 sbx_eg_named(sbx_eg_conn_t *c, const char *host)
 {
     char  *name;
 
+    c->named = 1;
+
     if (c->name != NULL && strcmp(c->name, host) == 0) {
+        c->known |= sbx_eg_names_has(c->session, host, c->address);
         return 0;
     }
 
@@ -317,6 +371,7 @@ sbx_eg_named(sbx_eg_conn_t *c, const char *host)
 
     free(c->name);
     c->name = name;
+    c->known = sbx_eg_names_has(c->session, host, c->address);
 
     return 0;
 }

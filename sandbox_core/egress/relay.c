@@ -323,6 +323,14 @@ sbx_eg_relay_splice(sbx_eg_conn_t *c, sbx_eg_end_t from)
         }
     }
 
+    /* an urgent byte, which splice() does not pass */
+
+    if (i == 0 && rc == 0 && side->held == 0 && !side->ended
+        && !side->starved)
+    {
+        rc = sbx_eg_relay_copy(c, from);
+    }
+
     if (side->held == 0 && side->pipe != NULL) {
         sbx_eg_relay_pipe_free(c->session->egress, side->pipe, 1);
         side->pipe = NULL;
@@ -524,13 +532,22 @@ sbx_eg_relay_beyond(sbx_eg_conn_t *c, size_t n)
 }
 
 
-/* The end of what a side has to say is passed on when all before it was. */
+/*
+ * The end of what a side has to say is passed on when all before it was.  A
+ * client that waits for what its server will not say any more waits for ever.
+ */
 
 static int
 sbx_eg_relay_ends(sbx_eg_conn_t *c)
 {
     unsigned        i;
     sbx_eg_side_t  *side;
+
+    if (c->side[SBX_EG_SERVER].passed && c->side[SBX_EG_CLIENT].blocked
+        && c->side[SBX_EG_CLIENT].mode == SBX_EG_MODE_HTTP)
+    {
+        return -1;
+    }
 
     for (i = 0; i < 2; i++) {
         side = &c->side[i];

@@ -750,10 +750,15 @@ test_unable(void)
     a = test_answer(test_call(t.control, SBX_OP_HEALTH, "", ""));
     ok(a->health.ok && strstr(a->health.text, "egress") != NULL,
        "and where the node's health is asked for");
-    ok(made(create(SBX_NETWORK_ALL, NULL), id), "sessions are made");
+    a = create(SBX_NETWORK_ALL, NULL);
+    is_int(a->error.code, SBX_E_UNAVAILABLE, "no session has a network");
+    ok(made(create(SBX_NETWORK_NONE, NULL), id), "but they are made");
+    is_int(patch(id, SBX_NETWORK_ALL, NULL)->error.code, SBX_E_UNAVAILABLE,
+           "and given none");
     (void) rmdir(path);
     ok(await_egress(old) > 0, "it is started once it can be");
-    ok(await_told(id, "grant-1-0--"), "and told of them");
+    ok(test_destroy(&t, id) && made(create(SBX_NETWORK_ALL, NULL), id)
+       && await_told(id, "grant-1-0--"), "and told of those that come");
     ok(test_destroy(&t, id), "they go");
 }
 

@@ -459,7 +459,7 @@ cost(void)
     }
 
     seconds = (double) (clock() - from) / CLOCKS_PER_SEC;
-    ok(seconds < 1.0, "64 KiB, a byte at a time, cost little");
+    ok(seconds < 3.0, "64 KiB, a byte at a time, cost little");
     printf("# %.3f s\n", seconds);
 
     memset(buf, 0, sizeof(buf));
@@ -472,7 +472,7 @@ cost(void)
     }
 
     seconds = (double) (clock() - from) / CLOCKS_PER_SEC;
-    ok(seconds < 1.0, "records of a byte too");
+    ok(seconds < 3.0, "records of a byte too");
     printf("# %.3f s\n", seconds);
 
     is_int(sniff(wire.p, wire.n, &out), SBX_SNIFF_BAD,

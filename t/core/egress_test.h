@@ -410,6 +410,25 @@ et_descriptors(pid_t pid)
 }
 
 
+/* 1: a process has no more than that many, soon. */
+
+static int
+et_descriptors_soon(pid_t pid, unsigned max)
+{
+    int  ms;
+
+    for (ms = 0; et_descriptors(pid) > max; ms++) {
+        if (ms == ET_WAIT) {
+            return 0;
+        }
+
+        (void) poll(NULL, 0, 1);
+    }
+
+    return 1;
+}
+
+
 /* KiB that a process has in memory. */
 
 static long
@@ -457,22 +476,44 @@ et_refused(et_t *t, const et_session_t *s, const char *address, unsigned port)
 }
 
 
+/* n bytes of fd, or what there is of them when nothing more comes. */
+
+static size_t
+et_read(int fd, char *buf, size_t n)
+{
+    size_t   have;
+    ssize_t  got;
+
+    for (have = 0; have < n && et_ready(fd, POLLIN, ET_WAIT); /* void */ ) {
+        got = recv(fd, buf + have, n - have, MSG_DONTWAIT);
+
+        if (got <= 0) {
+            break;
+        }
+
+        have += (size_t) got;
+    }
+
+    return have;
+}
+
+
 /* Both ways through: client and server that are connected to each other; 0 or
- * -1. */
+ * -1.  No text: what begins as a word may yet be HTTP. */
 
 static int
 et_talk(int client, int server)
 {
     char  buf[8];
 
-    return send(client, "ping", 4, MSG_NOSIGNAL) == 4
+    return send(client, "\1ing", 4, MSG_NOSIGNAL) == 4
            && et_ready(server, POLLIN, ET_WAIT)
            && recv(server, buf, 4, MSG_WAITALL) == 4
-           && memcmp(buf, "ping", 4) == 0
-           && send(server, "pong", 4, MSG_NOSIGNAL) == 4
+           && memcmp(buf, "\1ing", 4) == 0
+           && send(server, "\1ong", 4, MSG_NOSIGNAL) == 4
            && et_ready(client, POLLIN, ET_WAIT)
            && recv(client, buf, 4, MSG_WAITALL) == 4
-           && memcmp(buf, "pong", 4) == 0 ? 0 : -1;
+           && memcmp(buf, "\1ong", 4) == 0 ? 0 : -1;
 }
 
 

@@ -292,10 +292,16 @@ many(const char *to, const char *port, int n)
 
 
 static void
-lookup(const char *name)
+lookup(const char *name, double at_once)
 {
     double            began;
     struct addrinfo  *list;
+
+    /* libraries are found, which takes a while on an emulated machine */
+
+    if (getaddrinfo("localhost", "80", NULL, &list) == 0) {
+        freeaddrinfo(list);
+    }
 
     began = now();
 
@@ -306,7 +312,7 @@ lookup(const char *name)
         printf("not found");
     }
 
-    printf("%s\n", now() - began > 50 ? ", late" : "");
+    printf("%s\n", now() - began > at_once ? ", late" : "");
 }
 
 
@@ -344,7 +350,7 @@ inside_builtin(const char *name, const char *argument)
     }
 
     if (strcmp(name, "lookup") == 0) {
-        lookup(a[0]);
+        lookup(a[0], atof(a[1]));
         return 0;
     }
 
@@ -498,6 +504,14 @@ egress_end(pid_t pid)
 static int  ipv6;                     /* the session has it */
 
 
+static const char *
+lookup_at_once(void)
+{
+    return getenv("SANDBOX_TEST_SLOW") ? "@lookup example.org 500"
+                                       : "@lookup example.org 50";
+}
+
+
 static unsigned
 port_of(int fd)
 {
@@ -558,7 +572,7 @@ test_off(inside_session_t *s, const char *when)
 
     (void) snprintf(name, sizeof(name), "%s: a name is not found, at once",
                     when);
-    inside_is(s, "@lookup example.org", "not found\n", name);
+    inside_is(s, lookup_at_once(), "not found\n", name);
 }
 
 
@@ -858,7 +872,7 @@ test_revoked(inside_session_t *s, int netns)
 
     inside_is(s, "@tcp " SBX_NET_ADDRESS4 " 53", "ECONNREFUSED\n",
               "nor to the session's own server of names");
-    inside_is(s, "@lookup example.org", "not found\n",
+    inside_is(s, lookup_at_once(), "not found\n",
               "a name is not found, at once");
     ok(sbx_net_revoke(netns, &e) == 0, "it can be revoked again");
 }

@@ -203,7 +203,7 @@ PY
     my @ports = $ports =~ /^\S+ (\d+) /mg;
 
     my @r = $net->try($ids[0], map {
-        my $port = $_;
+        my $port = $_ + 0;
         map { +{ do => 'tcp', to => $_, port => $port, send => [ 'x' ],
                  timeout => 3 } }
             qw(127.0.0.1 192.0.0.8 0.0.0.0 ::1 fd00:5b::1)
@@ -225,7 +225,7 @@ for port in (@{[ join ', ', 53, @ports ]}):
                 c.settimeout(1)
                 c.connect(("203.0.113.10", 80 if kind == 1 else 53))
                 c.send(b"x")
-                s.settimeout(0.3)
+                s.settimeout(0.05)
                 (s.accept if kind == 1 else s.recv)(*(() if kind == 1
                                                       else (10,)))
             attempt("%s %d" % (host, port), taken)
@@ -233,6 +233,7 @@ PY
     is($got, '', 'nobody takes their place');
     is(($net->try($ids[0], { do => 'http', to => '203.0.113.10', port => 80 }))
        [0]{status}, 200, 'and they go on');
+    $net->seen;
 };
 
 
@@ -257,24 +258,23 @@ PY
 
 
 subtest 'another session' => sub {
-    my $res = $t->run($ids[1], [ 'python3', '-c', <<'PY' ],
-import socket, subprocess, sys
-code = '''
-import socket
+    $t->api(POST => "/sessions/$ids[1]/exec", { cmd => [ 'python3', '-c',
+        <<'PY' ], background => JSON::PP::true });
+import socket, time
 a = socket.socket()
 a.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 a.bind(("0.0.0.0", 9090))
 a.listen()
 b = socket.socket(socket.AF_UNIX)
-b.bind("\\0secret")
+b.bind("\0secret")
 b.listen()
 open("/tmp/ready", "w").close()
-import time
 time.sleep(300)
-'''
-subprocess.Popen([sys.executable, "-c", code])
 PY
-                      background => JSON::PP::true);
+    SandboxTest::wait_for(sub {
+        return $t->http(GET => "/v1/sessions/$ids[1]/files/%2Ftmp%2Fready")
+               ->{status} == 200;
+    }, 10);
     my $gone = tries($ids[0], <<'PY');
 for host in ("192.0.0.8", "fd00:5b::1", "203.0.113.10"):
     attempt(host, lambda: socket.create_connection((host, 9090), 1).recv(1)

@@ -161,7 +161,8 @@ FUZZ       := $(BUILD)/fuzz
 FUZZ_NAMES := $(sort $(patsubst t/fuzz/%.c,%,$(wildcard t/fuzz/*.c)))
 FUZZ_LIBS  := $(filter $(CORE)/policy/% $(CORE)/wire/%,$(LIB_SRCS)) \
               $(CORE)/init/tar.c \
-              $(addprefix $(CORE)/egress/,sniff.c http.c http_head.c)
+              $(addprefix $(CORE)/egress/,sniff.c greeting.c http.c \
+                http_head.c)
 FUZZ_FLAGS := -std=gnu11 -D_GNU_SOURCE -g -O1 \
               -fsanitize=fuzzer,address,undefined \
               -fno-sanitize-recover=undefined

@@ -48,7 +48,7 @@ async function main(result, mode, network, ...rest) {
         let status = 1;
 
         if (mode === 'plan') {
-            argv.push('--package-lock-only', '--silent');
+            argv.push('--package-lock-only', '--loglevel=error');
         }
 
         if (store.size !== 0) {

@@ -28,6 +28,10 @@ def main(result, mode, network, *rest):
     directory = tempfile.mkdtemp(prefix='.install-')
     try:
         report = os.path.join(directory, 'report.json')
+
+        if network == 'online' and shown_have(wanted, mode, report):
+            network = 'offline'
+
         status = run(command(mode, network, report) + ['--', *wanted])
 
         if status == 0:
@@ -39,6 +43,20 @@ def main(result, mode, network, *rest):
         shutil.rmtree(directory, ignore_errors=True)
 
     return status
+
+
+def shown_have(wanted, mode, report):
+    """Whether the operator's own packages are enough: they come first."""
+    if not os.environ.get('PIP_FIND_LINKS'):
+        return False
+
+    trial = command('plan', 'offline', report)
+    if mode == 'exact':
+        trial.append('--no-deps')
+
+    return subprocess.run(trial + ['--', *wanted], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL).returncode == 0
 
 
 def command(mode, network, report):
