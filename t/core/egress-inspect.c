@@ -377,6 +377,45 @@ second_hello(int listener)
 }
 
 
+/* A hello that comes a byte at a time, as segments of their own. */
+
+static void
+cut_hello(int listener)
+{
+    int      n, i, fd, at, len;
+    uint8_t  buf[4096], got[4096];
+
+    fd = et_connect(&t, &t.one, SERVER, 443);
+    at = et_accept(listener);
+    n = hello_of("a.example", buf, sizeof(buf));
+
+    for (i = 0; i < n; i++) {
+        (void) send(fd, buf + i, 1, MSG_NOSIGNAL);
+    }
+
+    len = et_ready(at, POLLIN, ET_WAIT)
+          ? (int) recv(at, got, (size_t) n, MSG_WAITALL) : -1;
+    ok(len == n && memcmp(got, buf, (size_t) n) == 0,
+       "a hello in pieces passes as it is");
+    (void) close(fd);
+    (void) close(at);
+    et_sync(&t);
+
+    fd = et_connect(&t, &t.one, SERVER, 443);
+    at = et_accept(listener);
+    n = hello_of("b.example", buf, sizeof(buf));
+
+    for (i = 0; i < n; i++) {
+        (void) send(fd, buf + i, 1, MSG_NOSIGNAL);
+    }
+
+    ok(cut(fd, SBX_REFUSED_NAME), "and is refused as a whole one is");
+    ok(recv(at, got, 1, 0) <= 0, "before anything of it has passed");
+    (void) close(fd);
+    (void) close(at);
+}
+
+
 /*
  * ---- headers ---------------------------------------------------------------
  */
@@ -446,6 +485,10 @@ plain_headers(void)
                                    "\r\n"),
            "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n", "for its host alone");
 
+    is_str(plain(listener, SERVER, "GET / HTTP/1.1\r\nHost: a.example\r\n"
+                                   "\r\nGET / HTTP/1.1\r\n"
+                                   "Host: b.example\r\n\r\n"),
+           "", "a second request for another host takes both with it");
     et_forget(&t);
     is_str(plain(listener, SERVER, "TRACE / HTTP/1.1\r\n"
                                    "Host: secret.example\r\n\r\n"), "",
@@ -529,6 +572,7 @@ main(void)
 
     tls_by_name(listener);
     second_hello(listener);
+    cut_hello(listener);
     plain_headers();
     tls_headers(listener);
 
