@@ -51,8 +51,7 @@ sub metric {
 
 sub egress {
     my ($pid) = grep {
-        (SandboxTest::slurp("/proc/$_/cmdline") // '') =~ /^\S*sandbox-egress/
-        || (SandboxTest::slurp("/proc/$_/comm") // '') =~ /egress/
+        (SandboxTest::slurp("/proc/$_/cmdline") // '') =~ /^sandbox-egress/
     } SandboxTest::children($t->keeper);
 
     return $pid;

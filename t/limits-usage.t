@@ -112,7 +112,8 @@ subtest 'of a session' => sub {
     my $before = $usage->();
 
     is(join(' ', sort keys %$before),
-       'cpu_seconds disk inodes memory memory_cache memory_peak processes',
+       'connections cpu_seconds disk inodes memory memory_cache memory_peak'
+       . ' network_received network_refused network_sent processes',
        'its names');
 
     my $job = async { load($v, 'forks 5 ' . hold(1)) };

@@ -131,7 +131,15 @@ sbx_eg_filter_host(void *data, const char *host, unsigned port,
     {
         /* in TLS the server is known as one host, and is that one's alone */
 
-        return !free_way || c->filter->host != NULL;
+        if (free_way && c->filter->host == NULL) {
+            return 0;
+        }
+
+        /* what is told of the refusal */
+
+        (void) sbx_eg_named(c, host);
+
+        return 1;
     }
 
     if (sbx_eg_named(c, host) != 0) {
