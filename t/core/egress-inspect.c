@@ -536,6 +536,17 @@ tls_headers(int listener)
     is_int(et_reason(&t), SBX_REFUSED_PROTOCOL, "as the broker is");
     end();
 
+    /* whom the host trusts is read before there are no files any more */
+
+    is_int(et_config_values(&t, rows + 1, values + 1), 0,
+           "no authority but the host's");
+    begin(listener, "secret.example", "secret.example", "X25519");
+    is_int(handshake(), 0, "a server that the host does not trust");
+    ok(server.fd != -1 && et_soon(&t.one.traffic->connections, 0),
+       "is cut, and the egress lives");
+    is_int(et_reason(&t), SBX_REFUSED_PROTOCOL, "and tells of it");
+    end();
+
     begin(listener, "a.example", "a.example", "X25519");
     is_int(handshake(), 1, "what is for another host is not opened");
     ok(X509_check_host(SSL_get0_peer_certificate(client.ssl), "a.example", 0,
