@@ -918,21 +918,6 @@ ngx_int_t ngx_http_sandbox_pools_settle(ngx_conf_t *cf,
     ngx_http_sandbox_main_conf_t *smcf, sbx_config_t *config);
 
 
-/*
- * ---- packages (ngx_http_sandbox_package.h) -------------------------------
- */
-
-char *ngx_http_sandbox_set_package_index(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_http_sandbox_set_package_dir(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_http_sandbox_set_package(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-/* Runs after the templates'.  NGX_ERROR is logged. */
-ngx_int_t ngx_http_sandbox_packages_settle(ngx_conf_t *cf,
-    ngx_http_sandbox_main_conf_t *smcf, sbx_config_t *config);
-
-
 /* The value of $request_id; empty when out of memory. */
 void ngx_http_sandbox_request_id(ngx_http_request_t *r, ngx_str_t *id);
 

@@ -557,6 +557,7 @@ ngx_http_sandbox_op_patch_blob(ngx_http_request_t *r,
 {
     ngx_str_t  rules;
 
+    *blob = NGX_INVALID_FILE;
     ngx_str_null(&rules);
 
     if (metadata != NULL) {

@@ -57,7 +57,7 @@ int ngx_http_sandbox_op_metadata(const sbx_json_map_t *metadata,
     sbx_error_t *e);
 /*
  * For SBX_OP_PATCH: what of metadata and network is not NULL is to be changed.
- * Sets flags and sizes; *blob, where there is one, is the caller's.
+ * Sets flags, sizes and *blob, which is the caller's, or -1.
  */
 int ngx_http_sandbox_op_patch_blob(ngx_http_request_t *r,
     const sbx_json_map_t *metadata,

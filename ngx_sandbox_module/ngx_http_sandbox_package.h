@@ -37,6 +37,16 @@ struct ngx_http_sandbox_packages_s {
 };
 
 
+char *ngx_http_sandbox_set_package_index(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_sandbox_set_package_dir(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_sandbox_set_package(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+/* Runs after the templates'.  NGX_ERROR is logged. */
+ngx_int_t ngx_http_sandbox_packages_settle(ngx_conf_t *cf,
+    ngx_http_sandbox_main_conf_t *smcf, sbx_config_t *config);
+
 /* NGX_DECLINED: there is no such manager. */
 ngx_int_t ngx_http_sandbox_package_manager(const void *name, size_t len);
 /* Whether a package may be called so; pattern: "*" may end it. */

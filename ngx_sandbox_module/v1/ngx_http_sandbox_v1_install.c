@@ -9,60 +9,15 @@
  * is read of a round has been in the session's hands.
  */
 
-#include "../ngx_http_sandbox_package.h"
-#include "ngx_http_sandbox_v1_exec.h"
+#include "ngx_http_sandbox_v1_install.h"
 #include "ngx_http_sandbox_v1_session.h"
 
 
 #define NGX_HTTP_SANDBOX_V1_PACKAGES      256
-#define NGX_HTTP_SANDBOX_V1_INSTALLED     4096
 #define NGX_HTTP_SANDBOX_V1_RESULT_MAX    (1024 * 1024)
 #define NGX_HTTP_SANDBOX_V1_RESULT_TIME   10000      /* ms */
 
 #define NGX_HTTP_SANDBOX_V1_RUNNERS       "/run/sandbox/kernels/_packages/"
-
-
-typedef struct {
-    sbx_json_list_t   packages;
-    sbx_json_str_t    manager;
-    uint64_t          timeout;
-} ngx_http_sandbox_v1_install_body_t;
-
-
-typedef struct {
-    sbx_json_str_t    name;
-    sbx_json_str_t    version;
-} ngx_http_sandbox_v1_installed_t;
-
-
-typedef enum {
-    NGX_HTTP_SANDBOX_V1_INSTALL_PLAN,
-    NGX_HTTP_SANDBOX_V1_INSTALL_PLANNED,
-    NGX_HTTP_SANDBOX_V1_INSTALL_RUN,
-    NGX_HTTP_SANDBOX_V1_INSTALL_TOLD
-} ngx_http_sandbox_v1_install_step_e;
-
-
-typedef struct {
-    ngx_http_request_t                  *request;
-    ngx_http_sandbox_main_conf_t        *smcf;
-    ngx_http_sandbox_v1_install_body_t   body;
-    ngx_uint_t                           manager;
-    sbx_json_str_t                      *names;    /* of body.packages */
-    ngx_http_sandbox_v1_install_step_e   step;
-    ngx_http_sandbox_v1_command_t        command;  /* of the step */
-    sbx_f_exit_t                         end;      /* of the manager */
-    ngx_http_sandbox_op_output_t         out;      /* of it */
-    ngx_http_sandbox_op_output_t         err;
-    ngx_str_t                            argv;     /* of it, for the log */
-    uint64_t                             took;     /* us */
-    uint64_t                             time;     /* ms, of all steps */
-    ngx_msec_t                           start;
-    sbx_json_str_t                      *exact;    /* what has been planned */
-    size_t                               nexact;
-    unsigned                             offline:1;
-    unsigned                             planned:1;
-} ngx_http_sandbox_v1_install_t;
 
 
 static ngx_int_t ngx_http_sandbox_v1_install_frame(
@@ -89,17 +44,9 @@ static ngx_int_t ngx_http_sandbox_v1_install_exit(
     const sbx_f_exit_t *end);
 static ngx_int_t ngx_http_sandbox_v1_install_planned(
     ngx_http_sandbox_v1_install_t *install, ngx_http_sandbox_call_t *call);
-static int ngx_http_sandbox_v1_install_result(
-    ngx_http_sandbox_v1_install_t *install, sbx_json_objects_t *result);
-static ngx_int_t ngx_http_sandbox_v1_install_answer(
-    ngx_http_sandbox_v1_install_t *install, ngx_http_sandbox_call_t *call);
-static void ngx_http_sandbox_v1_install_members(ngx_http_sandbox_json_t *j,
-    const ngx_http_sandbox_v1_install_t *install);
-static ngx_int_t ngx_http_sandbox_v1_install_failed(
-    ngx_http_sandbox_v1_install_t *install, const char *fmt, ...);
-static ngx_int_t ngx_http_sandbox_v1_install_denied(
-    ngx_http_sandbox_v1_install_t *install, const sbx_json_str_t *name,
-    const char *fmt);
+static ngx_int_t ngx_http_sandbox_v1_install_pin(
+    ngx_http_sandbox_v1_install_t *install,
+    const ngx_http_sandbox_v1_installed_t *packages, size_t n);
 
 
 #define INSTALL(field)  offsetof(ngx_http_sandbox_v1_install_body_t, field)
@@ -114,35 +61,6 @@ static const sbx_json_field_t  ngx_http_sandbox_v1_install_fields[] = {
 
     { .name = "timeout_s", .type = SBX_JSON_LIMIT, .nullable = 1,
       .limit = "exec_timeout_s", .offset = INSTALL(timeout) },
-
-    { .name = NULL }
-};
-
-
-#define INSTALLED(field)  offsetof(ngx_http_sandbox_v1_installed_t, field)
-
-static const sbx_json_field_t  ngx_http_sandbox_v1_installed_fields[] = {
-
-    { .name = "name", .type = SBX_JSON_STRING, .required = 1,
-      .max = NGX_HTTP_SANDBOX_PACKAGE_NAME, .offset = INSTALLED(name) },
-
-    { .name = "version", .type = SBX_JSON_STRING, .required = 1,
-      .max = NGX_HTTP_SANDBOX_PACKAGE_VERSION,
-      .offset = INSTALLED(version) },
-
-    { .name = NULL }
-};
-
-
-static ngx_http_sandbox_v1_installed_t  ngx_http_sandbox_v1_installed_none;
-
-static const sbx_json_field_t  ngx_http_sandbox_v1_result_fields[] = {
-
-    { .name = "packages", .type = SBX_JSON_OBJECTS, .required = 1,
-      .max = NGX_HTTP_SANDBOX_V1_INSTALLED, .offset = 0,
-      .fields = ngx_http_sandbox_v1_installed_fields,
-      .element = &ngx_http_sandbox_v1_installed_none,
-      .size = sizeof(ngx_http_sandbox_v1_installed_t) },
 
     { .name = NULL }
 };
@@ -658,8 +576,6 @@ ngx_http_sandbox_v1_install_planned(ngx_http_sandbox_v1_install_t *install,
     ngx_http_sandbox_call_t *call)
 {
     size_t                            i;
-    u_char                           *p;
-    sbx_json_str_t                   *exact;
     sbx_json_objects_t                result;
     ngx_http_sandbox_v1_installed_t  *packages;
 
@@ -687,37 +603,15 @@ ngx_http_sandbox_v1_install_planned(ngx_http_sandbox_v1_install_t *install,
         }
     }
 
+    /* npm is not told exactly: it cannot do without its own look */
+
     install->planned = (install->manager == NGX_HTTP_SANDBOX_PACKAGE_PIP);
 
-    if (install->planned && result.nelts != 0) {
-        exact = ngx_palloc(install->request->pool,
-                           result.nelts * sizeof(sbx_json_str_t));
-
-        for (i = 0; exact != NULL && i < result.nelts; i++) {
-            p = ngx_pnalloc(install->request->pool,
-                            packages[i].name.len + packages[i].version.len
-                            + sizeof("=="));
-
-            if (p == NULL) {
-                exact = NULL;
-                break;
-            }
-
-            exact[i].data = (char *) p;
-            exact[i].len = packages[i].name.len + 2 + packages[i].version.len;
-            p = ngx_cpymem(p, packages[i].name.data, packages[i].name.len);
-            p = ngx_cpymem(p, "==", 2);
-            p = ngx_cpymem(p, packages[i].version.data,
-                           packages[i].version.len);
-            *p = '\0';
-        }
-
-        if (exact == NULL) {
-            return ngx_http_sandbox_op_broken(call, "more than memory holds");
-        }
-
-        install->exact = exact;
-        install->nexact = result.nelts;
+    if (install->planned && result.nelts != 0
+        && ngx_http_sandbox_v1_install_pin(install, packages, result.nelts)
+           != NGX_OK)
+    {
+        return ngx_http_sandbox_op_broken(call, "more than memory holds");
     }
 
     install->step++;
@@ -726,169 +620,40 @@ ngx_http_sandbox_v1_install_planned(ngx_http_sandbox_v1_install_t *install,
 }
 
 
-/* As strict as a request: whoever wrote it may be anybody in the session. */
+/* What was allowed is what is installed, whatever an index says by now. */
 
-static int
-ngx_http_sandbox_v1_install_result(ngx_http_sandbox_v1_install_t *install,
-    sbx_json_objects_t *result)
+static ngx_int_t
+ngx_http_sandbox_v1_install_pin(ngx_http_sandbox_v1_install_t *install,
+    const ngx_http_sandbox_v1_installed_t *packages, size_t n)
 {
-    size_t                            i;
-    sbx_error_t                       e;
-    sbx_json_alloc_t                  alloc;
-    ngx_http_sandbox_op_output_t     *out;
-    ngx_http_sandbox_v1_installed_t  *packages;
+    size_t           i, len;
+    u_char          *p;
+    sbx_json_str_t  *exact;
 
-    out = &install->command.out;
-    ngx_memzero(result, sizeof(sbx_json_objects_t));
+    exact = ngx_palloc(install->request->pool, n * sizeof(sbx_json_str_t));
 
-    if (out->len == 0 || out->over) {
-        return -1;
+    if (exact == NULL) {
+        return NGX_ERROR;
     }
 
-    alloc = ngx_http_sandbox_op_allocator(install->request->pool);
+    for (i = 0; i < n; i++) {
+        len = packages[i].name.len + 2 + packages[i].version.len;
+        p = ngx_pnalloc(install->request->pool, len + 1);
 
-    if (sbx_json_bind(out->data, out->len, ngx_http_sandbox_v1_result_fields,
-                      result, &alloc, &e)
-        != 0)
-    {
-        result->nelts = 0;
-        return -1;
-    }
-
-    packages = result->elts;
-
-    for (i = 0; i < result->nelts; i++) {
-        if (!ngx_http_sandbox_package_name_ok(install->manager,
-                                              (u_char *)
-                                                  packages[i].name.data,
-                                              packages[i].name.len, 0)
-            || !ngx_http_sandbox_package_version_ok((u_char *)
-                                                  packages[i].version.data,
-                                                packages[i].version.len))
-        {
-            result->nelts = 0;
-            return -1;
+        if (p == NULL) {
+            return NGX_ERROR;
         }
+
+        exact[i].data = (char *) p;
+        exact[i].len = len;
+        p = ngx_cpymem(p, packages[i].name.data, packages[i].name.len);
+        p = ngx_cpymem(p, "==", 2);
+        p = ngx_cpymem(p, packages[i].version.data, packages[i].version.len);
+        *p = '\0';
     }
 
-    return 0;
-}
+    install->exact = exact;
+    install->nexact = n;
 
-
-/*
- * ---- answers -------------------------------------------------------------
- */
-
-
-static ngx_int_t
-ngx_http_sandbox_v1_install_answer(ngx_http_sandbox_v1_install_t *install,
-    ngx_http_sandbox_call_t *call)
-{
-    size_t                            i;
-    ngx_http_sandbox_json_t           j;
-    sbx_json_objects_t                result;
-    ngx_http_sandbox_v1_installed_t  *packages;
-
-    (void) ngx_http_sandbox_v1_install_result(install, &result);
-
-    packages = result.elts;
-
-    ngx_http_sandbox_json_init(&j, install->request->pool);
-    ngx_http_sandbox_json_raw(&j, "{\"installed\":[");
-
-    for (i = 0; i < result.nelts; i++) {
-        ngx_http_sandbox_json_raw(&j, i ? ",{\"name\":" : "{\"name\":");
-        ngx_http_sandbox_json_string(&j, packages[i].name.data,
-                                     packages[i].name.len);
-        ngx_http_sandbox_json_raw(&j, ",\"version\":");
-        ngx_http_sandbox_json_string(&j, packages[i].version.data,
-                                     packages[i].version.len);
-        ngx_http_sandbox_json_raw(&j, "}");
-    }
-
-    ngx_http_sandbox_json_raw(&j, "]");
-    ngx_http_sandbox_v1_install_members(&j, install);
-    ngx_http_sandbox_json_raw(&j, ",\"exit_code\":0}");
-
-    return ngx_http_sandbox_op_finish(call,
-               ngx_http_sandbox_json_send(install->request, NGX_HTTP_OK, &j));
-}
-
-
-static void
-ngx_http_sandbox_v1_install_members(ngx_http_sandbox_json_t *j,
-    const ngx_http_sandbox_v1_install_t *install)
-{
-    ngx_http_sandbox_json_raw(j, ",\"stdout\":");
-    ngx_http_sandbox_json_string(j, install->out.data, install->out.len);
-    ngx_http_sandbox_json_raw(j, ",\"stderr\":");
-    ngx_http_sandbox_json_string(j, install->err.data, install->err.len);
-    ngx_http_sandbox_json_raw(j, ",\"stdout_truncated\":");
-    ngx_http_sandbox_json_bool(j, install->out.over
-                                  || (install->end.flags
-                                      & SBX_EXIT_OUT_TRUNCATED));
-    ngx_http_sandbox_json_raw(j, ",\"stderr_truncated\":");
-    ngx_http_sandbox_json_bool(j, install->err.over
-                                  || (install->end.flags
-                                      & SBX_EXIT_ERR_TRUNCATED));
-    ngx_http_sandbox_json_raw(j, ",\"duration_s\":");
-    ngx_http_sandbox_json_seconds(j, install->took);
-}
-
-
-static ngx_int_t
-ngx_http_sandbox_v1_install_failed(ngx_http_sandbox_v1_install_t *install,
-    const char *fmt, ...)
-{
-    u_char                   text[128];
-    va_list                  args;
-    ngx_str_t                detail;
-    ngx_http_sandbox_json_t  j;
-
-    va_start(args, fmt);
-    detail.data = text;
-    detail.len = ngx_vslprintf(text, text + sizeof(text), fmt, args) - text;
-    va_end(args);
-
-    ngx_http_sandbox_json_init(&j, install->request->pool);
-    ngx_http_sandbox_v1_install_members(&j, install);
-    ngx_http_sandbox_json_raw(&j, ",\"exit_code\":");
-    ngx_http_sandbox_json_int(&j, install->end.exit_code);
-    ngx_http_sandbox_json_raw(&j, ",\"reason\":");
-    ngx_http_sandbox_json_cstring(&j, sbx_reason_word(install->end.reason));
-    ngx_http_sandbox_json_raw(&j, ",\"timed_out\":");
-    ngx_http_sandbox_json_bool(&j, install->end.flags & SBX_EXIT_TIMED_OUT);
-    ngx_http_sandbox_json_raw(&j, ",\"oom_killed\":");
-    ngx_http_sandbox_json_bool(&j, install->end.flags & SBX_EXIT_OOM_KILLED);
-
-    return ngx_http_sandbox_problem_with(install->request,
-                                         NGX_HTTP_SANDBOX_INSTALL_FAILED,
-                                         &detail, &j);
-}
-
-
-/* fmt takes the name's length and bytes.  Nothing was installed. */
-
-static ngx_int_t
-ngx_http_sandbox_v1_install_denied(ngx_http_sandbox_v1_install_t *install,
-    const sbx_json_str_t *name, const char *fmt)
-{
-    u_char                   text[NGX_HTTP_SANDBOX_PACKAGE_NAME + 128];
-    ngx_str_t                detail;
-    ngx_http_sandbox_json_t  j;
-
-    detail.data = text;
-    detail.len = ngx_slprintf(text, text + sizeof(text), fmt, name->len,
-                              name->data)
-                 - text;
-
-    ngx_http_sandbox_json_init(&j, install->request->pool);
-    ngx_http_sandbox_json_raw(&j, ",\"package\":");
-    ngx_http_sandbox_json_string(&j, name->data, name->len);
-    ngx_http_sandbox_v1_install_members(&j, install);
-    ngx_http_sandbox_json_raw(&j, ",\"exit_code\":null");
-
-    return ngx_http_sandbox_problem_with(install->request,
-                                         NGX_HTTP_SANDBOX_INSTALL_FAILED,
-                                         &detail, &j);
+    return NGX_OK;
 }

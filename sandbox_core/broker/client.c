@@ -213,7 +213,7 @@ sbx_client_try(sbx_client_try_t *t, int *control, sbx_hello_t *hello,
 static sbx_client_result_t
 sbx_client_connect(sbx_client_try_t *t, int *fd, sbx_error_t *e)
 {
-    int                  err, rc, size;
+    int                  err, rc;
     const char          *dir;
     sbx_auto_fd          s = -1, at = -1;
     struct sockaddr_un   addr;
@@ -225,11 +225,6 @@ sbx_client_connect(sbx_client_try_t *t, int *fd, sbx_error_t *e)
         (void) sbx_error(e, errno, SBX_E_INTERNAL, "socket() failed");
         return SBX_CLIENT_FAILED;
     }
-
-    /* where it has no room for the configuration by itself */
-
-    size = 2 * sizeof(sbx_config_t);
-    (void) setsockopt(s, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 
     rc = sbx_client_address(dir, &addr, &at);
 
@@ -309,6 +304,7 @@ static sbx_client_result_t
 sbx_client_hello(sbx_client_try_t *t, int fd, sbx_op_t op,
     sbx_hello_t *hello, sbx_error_t *e)
 {
+    int     room;
     size_t  size;
 
     struct {
@@ -322,6 +318,11 @@ sbx_client_hello(sbx_client_try_t *t, int fd, sbx_op_t op,
     if (op == SBX_OP_HELLO_CONFIG) {
         datagram.config = *t->client->config;
         size += sizeof(sbx_config_t);
+
+        /* where it has no room for that by itself; calls need no more */
+
+        room = 2 * sizeof(sbx_config_t);
+        (void) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
     }
 
     datagram.head.magic = SBX_WIRE_MAGIC;

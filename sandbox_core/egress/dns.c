@@ -19,6 +19,9 @@
  * are new are counted apart, and they are few.
  *
  * Nothing is shared among sessions: not an answer, and not the time it takes.
+ * One that floods its socket is refused at first, which costs as much as an
+ * answer; then it is not read for a while, and the kernel drops what is too
+ * much.
  */
 
 #include "dns.h"
@@ -29,12 +32,18 @@
 
 #define SBX_DNS_RATE         100      /* queries a second */
 #define SBX_DNS_BURST        200
+#define SBX_DNS_EXCESS       500      /* more, a second, that are refused */
+#define SBX_DNS_REST         100      /* ms, for who asks on */
 #define SBX_DNS_ROUND        64       /* datagrams of one event */
 #define SBX_DNS_LOCAL_TTL    60
 
 
 static void sbx_dns_listen_close(sbx_eg_session_t *s, unsigned i);
 static void sbx_dns_read(sbx_event_t *ev, uint32_t events);
+static void sbx_dns_listen(sbx_eg_session_t *s, uint32_t events);
+static void sbx_dns_rested(sbx_timer_t *timer);
+static int sbx_dns_excess(sbx_eg_session_t *s, const sbx_dns_from_t *from,
+    const sbx_dns_query_t *q);
 static void sbx_dns_judge(sbx_eg_session_t *s, const sbx_dns_from_t *from,
     const sbx_dns_query_t *q);
 static int sbx_dns_local(const char *name);
@@ -67,6 +76,8 @@ sbx_eg_dns_session_open(sbx_eg_session_t *s, sbx_error_t *e)
 
     sbx_list_init(&dns->lookups);
     sbx_list_init(&dns->conns);
+    dns->rest.handler = sbx_dns_rested;
+    dns->rest.data = s;
     s->dns = dns;
 
     for (i = 1; i < SBX_EG_LISTENERS; i += 2) {
@@ -103,6 +114,7 @@ sbx_eg_dns_session_close(sbx_eg_session_t *s)
         sbx_dns_listen_close(s, i);
     }
 
+    sbx_timer_del(&s->egress->loop, &s->dns->rest);
     sbx_dns_lookups_close(s);
     sbx_dns_conns_close(s);
     sbx_dns_cache_close(&s->dns->cache);
@@ -145,7 +157,7 @@ sbx_dns_read(sbx_event_t *ev, uint32_t events)
     memset(&from, 0, sizeof(sbx_dns_from_t));
     from.fd = ev->fd;
 
-    for (i = 0; i < SBX_DNS_ROUND; i++) {
+    for (i = 0; i < SBX_DNS_ROUND && s->dns->rest.index == 0; i++) {
         from.len = sizeof(from.peer);
         n = recvfrom(from.fd, buf, sizeof(buf), MSG_DONTWAIT|MSG_TRUNC,
                      &from.peer.any, &from.len);
@@ -161,6 +173,27 @@ sbx_dns_read(sbx_event_t *ev, uint32_t events)
 }
 
 
+static void
+sbx_dns_listen(sbx_eg_session_t *s, uint32_t events)
+{
+    unsigned  i;
+
+    for (i = 1; i < SBX_EG_LISTENERS; i += 2) {
+
+        if (s->events[i].handler == sbx_dns_read) {
+            sbx_event_set(&s->egress->loop, &s->events[i], events);
+        }
+    }
+}
+
+
+static void
+sbx_dns_rested(sbx_timer_t *timer)
+{
+    sbx_dns_listen(timer->data, EPOLLIN);
+}
+
+
 int
 sbx_dns_take(sbx_eg_session_t *s, const sbx_dns_from_t *from,
     const uint8_t *p, size_t n)
@@ -172,12 +205,21 @@ sbx_dns_take(sbx_eg_session_t *s, const sbx_dns_from_t *from,
     rc = sbx_dns_query_parse(p, n, &q);
 
     if (rc == -1) {
+
+        if (from->conn) {
+            sbx_eg_refused(s, SBX_REFUSED_PROTOCOL, NULL, SBX_DNS_PORT, "");
+        }
+
         return -1;
     }
 
-    if (!sbx_dns_bucket_take(&s->dns->queries, SBX_DNS_RATE, SBX_DNS_BURST)
-        || sbx_dns_spent(s))
+    if (!sbx_dns_bucket_take(&s->dns->queries, SBX_DNS_RATE,
+                             SBX_DNS_BURST))
     {
+        return sbx_dns_excess(s, from, &q);
+    }
+
+    if (sbx_dns_spent(s)) {
         sbx_dns_refuse(s, from, &q, SBX_DNS_REFUSED, SBX_REFUSED_LIMIT);
         return 0;
     }
@@ -197,6 +239,30 @@ sbx_dns_take(sbx_eg_session_t *s, const sbx_dns_from_t *from,
                        SBX_REFUSED_PROTOCOL);
         break;
     }
+
+    return 0;
+}
+
+
+static int
+sbx_dns_excess(sbx_eg_session_t *s, const sbx_dns_from_t *from,
+    const sbx_dns_query_t *q)
+{
+    if (!sbx_dns_bucket_take(&s->dns->excess, SBX_DNS_EXCESS,
+                             SBX_DNS_EXCESS))
+    {
+        sbx_eg_refused(s, SBX_REFUSED_LIMIT, NULL, SBX_DNS_PORT, q->name);
+
+        if (sbx_timer_set(&s->egress->loop, &s->dns->rest, SBX_DNS_REST)
+            == 0)
+        {
+            sbx_dns_listen(s, 0);
+        }
+
+        return -1;
+    }
+
+    sbx_dns_refuse(s, from, q, SBX_DNS_REFUSED, SBX_REFUSED_LIMIT);
 
     return 0;
 }

@@ -150,6 +150,8 @@ struct sbx_eg_dns_s {
     sbx_dns_cache_t      cache;
     sbx_dns_bucket_t     queries;
     sbx_dns_bucket_t     names;
+    sbx_dns_bucket_t     excess;      /* queries that are refused for it */
+    sbx_timer_t          rest;        /* set: its sockets are not read */
     sbx_node_t           lookups;
     unsigned             nlookups;
     unsigned             waiting;     /* for their answers */

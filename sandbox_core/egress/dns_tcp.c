@@ -203,7 +203,7 @@ sbx_dns_conn_turn(sbx_dns_conn_t *conn)
 }
 
 
-/* 1: one was taken; 0: it is not the time, or there is none; -1: no DNS. */
+/* 1: one was taken; 0: it is not the time, or there is none; -1: it ends. */
 
 static int
 sbx_dns_conn_next(sbx_dns_conn_t *conn)
@@ -234,12 +234,7 @@ sbx_dns_conn_next(sbx_dns_conn_t *conn)
 
     conn->busy = 1;
 
-    if (sbx_dns_take(s, &from, conn->in + 2, n) == -1) {
-        sbx_eg_refused(s, SBX_REFUSED_PROTOCOL, NULL, SBX_DNS_PORT, "");
-        return -1;
-    }
-
-    if (conn->closed) {
+    if (sbx_dns_take(s, &from, conn->in + 2, n) == -1 || conn->closed) {
         return -1;
     }
 

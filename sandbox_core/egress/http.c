@@ -15,6 +15,9 @@
 
 
 #define SBX_HTTP_HEAD_FIRST    2048
+#define SBX_HTTP_HEAD_USUAL    8192      /* what is more has a bound of its
+                                            own, of all connections' */
+#define SBX_HTTP_HEADS_MAX     (32 * 1024 * 1024)
 #define SBX_HTTP_BLANKS        8         /* empty lines before a request */
 #define SBX_HTTP_DIGITS        15        /* of a chunk's size */
 #define SBX_HTTP_EXTENSIONS    16384     /* bytes, of a body */
@@ -44,6 +47,7 @@ struct sbx_http_s {
     size_t             room;
     unsigned           whole:1;   /* the head is */
     unsigned           later:1;   /* not the first request */
+    unsigned           mixed:1;   /* requests were for several hosts */
     unsigned           skips:1;   /* the rest of an answer's head */
     unsigned           blank:1;   /* of which the line is empty so far */
     unsigned           blanks;
@@ -54,6 +58,7 @@ struct sbx_http_s {
     size_t             answered;
     char               answer[SBX_HTTP_STATUS];
     char               added[SBX_HTTP_NAME_MAX + 1];
+    char               host[SBX_NETWORK_HOST_MAX + 3];   /* of the first */
 };
 
 /* What is taken, and what is made of it. */
@@ -68,6 +73,8 @@ typedef struct {
 static int sbx_http_step(sbx_http_t *http, sbx_http_flow_t *flow);
 static int sbx_http_hold(sbx_http_t *http, sbx_http_flow_t *flow);
 static int sbx_http_held(sbx_http_t *http, uint8_t ch);
+static int sbx_http_grow(sbx_http_t *http);
+static void sbx_http_drop(sbx_http_t *http);
 static int sbx_http_head(sbx_http_t *http, sbx_http_flow_t *flow);
 static int sbx_http_trailers(sbx_http_t *http, sbx_http_flow_t *flow);
 static int sbx_http_chunk(sbx_http_t *http, uint8_t ch);
@@ -76,6 +83,10 @@ static void sbx_http_pass(sbx_http_t *http, sbx_http_flow_t *flow);
 static void sbx_http_next(sbx_http_t *http);
 static int sbx_http_refuse(sbx_http_t *http, sbx_refused_t why);
 static void sbx_http_status(sbx_http_t *http);
+
+
+/* Bytes of heads that are larger than usual, in all of the process. */
+static size_t  sbx_http_heads;
 
 
 sbx_http_t *
@@ -102,7 +113,7 @@ sbx_http_close(sbx_http_t *http)
         return;
     }
 
-    free(http->head);
+    sbx_http_drop(http);
     free(http);
 }
 
@@ -312,6 +323,12 @@ sbx_http_hold(sbx_http_t *http, sbx_http_flow_t *flow)
 
         flow->n--;
 
+        if (http->len == http->room && sbx_http_grow(http) != 0) {
+            return sbx_http_refuse(http, http->room < SBX_HTTP_HEAD_MAX
+                                         ? SBX_REFUSED_LIMIT
+                                         : SBX_REFUSED_PROTOCOL);
+        }
+
         if (sbx_http_held(http, *flow->in++) != 0) {
             return sbx_http_refuse(http, SBX_REFUSED_PROTOCOL);
         }
@@ -331,20 +348,7 @@ sbx_http_hold(sbx_http_t *http, sbx_http_flow_t *flow)
 static int
 sbx_http_held(sbx_http_t *http, uint8_t ch)
 {
-    size_t    room;
-    uint8_t  *head, last;
-
-    if (http->len == http->room) {
-        room = http->room != 0 ? http->room * 2 : SBX_HTTP_HEAD_FIRST;
-        head = (room <= SBX_HTTP_HEAD_MAX) ? realloc(http->head, room) : NULL;
-
-        if (head == NULL) {
-            return -1;
-        }
-
-        http->head = head;
-        http->room = room;
-    }
+    uint8_t  last;
 
     last = http->len != 0 ? http->head[http->len - 1] : '\0';
 
@@ -372,6 +376,52 @@ sbx_http_held(sbx_http_t *http, uint8_t ch)
 
 
 static int
+sbx_http_grow(sbx_http_t *http)
+{
+    size_t    room, large;
+    uint8_t  *head;
+
+    room = http->room != 0 ? http->room * 2 : SBX_HTTP_HEAD_FIRST;
+    large = http->room > SBX_HTTP_HEAD_USUAL ? http->room : 0;
+
+    if (room > SBX_HTTP_HEAD_MAX
+        || (room > SBX_HTTP_HEAD_USUAL
+            && sbx_http_heads - large + room > SBX_HTTP_HEADS_MAX))
+    {
+        return -1;
+    }
+
+    head = realloc(http->head, room);
+
+    if (head == NULL) {
+        return -1;
+    }
+
+    if (room > SBX_HTTP_HEAD_USUAL) {
+        sbx_http_heads += room - large;
+    }
+
+    http->head = head;
+    http->room = room;
+
+    return 0;
+}
+
+
+static void
+sbx_http_drop(sbx_http_t *http)
+{
+    if (http->room > SBX_HTTP_HEAD_USUAL) {
+        sbx_http_heads -= http->room;
+    }
+
+    free(http->head);
+    http->head = NULL;
+    http->room = 0;
+}
+
+
+static int
 sbx_http_head(sbx_http_t *http, sbx_http_flow_t *flow)
 {
     size_t                  n;
@@ -392,8 +442,16 @@ sbx_http_head(sbx_http_t *http, sbx_http_flow_t *flow)
     }
 
     http->added[0] = '\0';
+    http->mixed |= http->later && strcmp(http->host, head.host) != 0;
 
     if (header != NULL) {
+
+        /* a server that sees another end of the request before would give
+         * this one to the other host */
+
+        if (http->mixed) {
+            return sbx_http_refuse(http, SBX_REFUSED_NAME);
+        }
 
         if (sbx_http_head_added(&head, header) != 0
             || sbx_copy_string(http->added, sizeof(http->added),
@@ -410,6 +468,10 @@ sbx_http_head(sbx_http_t *http, sbx_http_flow_t *flow)
     n = sbx_http_head_write(&head, header, flow->out);
     flow->out += n;
     flow->size -= n;
+
+    if (!http->later) {
+        memcpy(http->host, head.host, sizeof(http->host));
+    }
 
     http->later = 1;
     http->extensions = 0;
@@ -430,6 +492,7 @@ sbx_http_head(sbx_http_t *http, sbx_http_flow_t *flow)
         http->state = SBX_HTTP_WAIT;
     }
 
+    sbx_http_drop(http);
     http->len = 0;
     http->whole = 0;
 
@@ -469,12 +532,10 @@ sbx_http_trailers(sbx_http_t *http, sbx_http_flow_t *flow)
 static void
 sbx_http_next(sbx_http_t *http)
 {
-    free(http->head);
+    sbx_http_drop(http);
 
     http->state = SBX_HTTP_HEAD;
-    http->head = NULL;
     http->len = 0;
-    http->room = 0;
     http->whole = 0;
     http->blanks = 0;
 }

@@ -150,8 +150,9 @@ sbx_code_setup_tick(sbx_code_context_t *context, uint64_t now)
 
 /*
  * The session is another's from now on: limits, variables, capabilities,
- * flags and network are those of the memfd, all else stays.  What the old ones were
- * mapped from stays too: a launch may be under way that has been given them.
+ * flags and network are those of the memfd, all else stays.  What the old
+ * ones were mapped from stays too: a launch may be under way that has been
+ * given them.
  */
 
 void

@@ -71,7 +71,7 @@ static char            asked_last[256];
 static int           (*say)(asked_t *a);
 
 static answer_t        answers[DNS_ANSWERS];
-static unsigned        nanswers, wanted;
+static unsigned        nanswers, wanted, malformed;
 
 static int             ipv6 = 1, loopback;
 static const char     *denied = "";   /* of those that are allowed */
@@ -527,7 +527,9 @@ answer_read(answer_t *answer)
         }
     }
 
-    ok(at == answer->size && i == n, "an answer is as long as it says");
+    if (at != answer->size || i != n) {
+        malformed++;
+    }
 }
 
 
@@ -790,6 +792,7 @@ dns_start(void)
 static void
 dns_stop(void)
 {
+    is_int(malformed, 0, "every answer was as long as it said");
     sbx_eg_dns_close(&eg);
     sbx_event_del(&eg.loop, &name_events[0]);
     sbx_event_del(&eg.loop, &name_events[1]);

@@ -5,6 +5,7 @@
 
 #include "dns_test.h"
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 
@@ -27,6 +28,110 @@ say_none(asked_t *a)
     say_soa(a, 300, 300);
 
     return 1;
+}
+
+
+/*
+ * ---- a connection of a program in a session --------------------------------
+ */
+
+static void
+stream_read(sbx_event_t *ev, uint32_t events)
+{
+    ssize_t    n;
+    stream_t  *stream = ev->data;
+
+    (void) events;
+
+    n = recv(ev->fd, stream->p + stream->len, sizeof(stream->p) - stream->len,
+             MSG_DONTWAIT);
+
+    if (n > 0) {
+        stream->len += (size_t) n;
+
+    } else {
+        stream->ended = n == 0 ? 1 : errno;
+        sbx_event_del(&eg.loop, ev);
+    }
+
+    sbx_loop_stop(&eg.loop);
+}
+
+
+/* A connection of the session's to port 53 of somewhere. */
+static stream_t *
+stream_open(session_t *session, unsigned i)
+{
+    int        fds[2];
+    stream_t  *stream;
+
+    stream = &streams[i];
+    memset(stream, 0, sizeof(stream_t));
+
+    if (socketpair(AF_UNIX, SOCK_STREAM|SOCK_NONBLOCK|SOCK_CLOEXEC, 0, fds)
+        == -1)
+    {
+        return stream;
+    }
+
+    stream->fd = fds[0];
+    stream->event.handler = stream_read;
+    stream->event.data = stream;
+    (void) sbx_event_add(&eg.loop, &stream->event, fds[0], EPOLLIN);
+    sbx_eg_dns_accept(&session->s, fds[1]);
+
+    return stream;
+}
+
+
+static void
+stream_close(stream_t *stream)
+{
+    sbx_event_del(&eg.loop, &stream->event);
+    (void) close(stream->fd);
+    stream->fd = -1;
+}
+
+
+/* n whole answers, or the end. */
+static unsigned
+stream_answers(stream_t *stream, unsigned n)
+{
+    size_t    at, len;
+    unsigned  found;
+
+    for ( ;; ) {
+        found = 0;
+
+        for (at = 0; at + 2 <= stream->len; at += 2 + len) {
+            len = (size_t) stream->p[at] << 8 | stream->p[at + 1];
+
+            if (at + 2 + len > stream->len) {
+                break;
+            }
+
+            answers[found].size = len;
+            memcpy(answers[found].p, stream->p + at + 2, len);
+            answer_read(&answers[found++]);
+        }
+
+        if (found >= n || stream->ended || !run()) {
+            return found;
+        }
+    }
+}
+
+
+static size_t
+framed(uint8_t *p, unsigned id, const char *name, unsigned type)
+{
+    size_t  n;
+
+    n = question(p + 2, id, name, type, 0);
+    p[0] = (uint8_t) (n >> 8);
+    p[1] = (uint8_t) n;
+
+    return n + 2;
 }
 
 
@@ -157,19 +262,22 @@ rested(session_t *session)
 {
     session->s.dns->queries.at = 0;
     session->s.dns->names.at = 0;
+    session->s.dns->excess.at = 0;
 }
 
 
 static void
 test_flood(void)
 {
-    unsigned  i, refused, early;
+    unsigned  i, refused, early, again;
+    uint64_t  began;
 
     forget();
     rested(&one);
     nanswers = 0;
     refused = 0;
     early = 0;
+    began = sbx_now_us();
 
     for (i = 0; i < 300; i++) {
         send_question(&one, i, "localhost", SBX_DNS_A, 0);
@@ -181,6 +289,8 @@ test_flood(void)
 
     ok(await(300), "every query of a flood is answered");
 
+    again = 1 + (unsigned) ((sbx_now_us() - began) / 10000);
+
     for (i = 0; i < 300; i++) {
         refused += answers[i].code == SBX_DNS_REFUSED;
         early += i < 200 && answers[i].code != 0;
@@ -188,8 +298,8 @@ test_flood(void)
 
     is_int(early, 0, "the first two hundred as always");
 
-    ok(refused >= 80 && refused <= 100, "%u, past the limit, are refused",
-       refused);
+    ok(refused + again >= 100 && refused <= 100,
+       "%u, past the limit, are refused", refused);
     is_int(refusals[SBX_REFUSED_LIMIT], refused, "as the limit's");
 
     rested(&one);
@@ -198,17 +308,124 @@ test_flood(void)
 }
 
 
+/* 1: a query over TCP is answered by the connection's end. */
+static int
+cut_off(void)
+{
+    int        cut;
+    uint8_t    p[64];
+    stream_t  *stream;
+
+    stream = stream_open(&one, 0);
+    (void) send(stream->fd, p, framed(p, 1, "localhost", SBX_DNS_A), 0);
+    one.s.dns->queries.at = one.s.dns->excess.at = sbx_now_us();
+    one.s.dns->queries.left = one.s.dns->excess.left = 0;
+    (void) run();
+    cut = stream->ended && stream->len == 0;
+    stream_close(stream);
+
+    while (one.s.dns->nconns) {
+        turns(1);
+    }
+
+    return cut;
+}
+
+
+/* More than that, for as long as it likes. */
+static void
+test_excess(void)
+{
+    unsigned  i, sent;
+    uint64_t  before;
+
+    forget();
+    rested(&one);
+    nanswers = 0;
+    wanted = UINT32_MAX;
+
+    for (sent = 0; sent < 5000 && !one.s.dns->rest.index; sent++) {
+        send_question(&one, 1, "localhost", SBX_DNS_A, 0);
+
+        if (sent % 50 == 49) {
+            turns(1);
+        }
+    }
+
+    ok(sent < 5000, "who asks on, after %u, is not read", sent);
+    ok(nanswers >= 650, "after so many answers");
+
+    (void) sbx_timer_set(&eg.loop, &one.s.dns->rest, 60000);
+    before = one.traffic.queries;
+
+    for (i = 0; i < 100; i++) {
+        send_question(&one, 2, "localhost", SBX_DNS_A, 0);
+    }
+
+    turns(3);
+    ok(one.traffic.queries == before, "what is sent then stays where it is");
+
+    /* a machine that is busy may give it time enough for one */
+
+    for (i = 0; i < 50 && !cut_off(); i++) {
+        /* void */
+    }
+
+    ok(i < 50, "a connection is closed without an answer");
+
+    before = one.traffic.queries;
+    rested(&one);
+    time_over();
+
+    while (one.traffic.queries - before < 100) {
+        turns(1);
+    }
+
+    is_int((int) one.s.dns->rest.index, 0, "after a while it is read again");
+    rested(&one);
+    is_int(ask(&one, "localhost", SBX_DNS_A)->code, 0, "and answered");
+}
+
+
+/* Not a socket more for the process. */
+static void
+test_sockets(void)
+{
+    int            fd;
+    struct rlimit  limit, none;
+
+    forget();
+    rested(&one);
+    say = say_one;
+
+    fd = dup(0);
+    (void) close(fd);
+    (void) getrlimit(RLIMIT_NOFILE, &limit);
+    none = limit;
+    none.rlim_cur = (rlim_t) fd;
+    (void) setrlimit(RLIMIT_NOFILE, &none);
+    is_int(ask(&one, "socket.ok.test", SBX_DNS_A)->code, SBX_DNS_SERVFAIL,
+           "without a socket a lookup fails");
+    (void) setrlimit(RLIMIT_NOFILE, &limit);
+    is_int(ask(&one, "socket.ok.test", SBX_DNS_A)->n, 1,
+           "and the next does not");
+}
+
+
 static void
 test_names(void)
 {
     char      name[64];
-    unsigned  i, refused;
+    unsigned  i, refused, again;
+    uint64_t  began;
 
     forget();
     say = say_none;
     rested(&one);
     nanswers = 0;
     refused = 0;
+
+    began = sbx_now_us();
 
     for (i = 0; i < 90; i++) {
         (void) snprintf(name, sizeof(name), "new%u.ok.test", i);
@@ -221,11 +438,14 @@ test_names(void)
 
     ok(await(90), "names that are made up are answered");
 
+    again = 1 + (unsigned) ((sbx_now_us() - began) / 50000);
+
     for (i = 0; i < 90; i++) {
         refused += answers[i].code == SBX_DNS_REFUSED;
     }
 
-    ok(refused >= 25 && refused <= 30, "%u of ninety are refused", refused);
+    ok(refused + again >= 30 && refused <= 30, "%u of ninety are refused",
+       refused);
     is_int(asked, 90 - refused, "the resolver hears of the others");
 
     /* what is known is not new, nor are its other addresses */
@@ -233,11 +453,20 @@ test_names(void)
     is_int(ask(&one, "new0.ok.test", SBX_DNS_AAAA)->code, SBX_DNS_NXDOMAIN,
            "a name that is known is still asked for");
 
-    one.s.dns->names.at = sbx_now_us();
-    one.s.dns->names.left = 0;
-    is_int(ask(&one, "new99.ok.test", SBX_DNS_A)->code, SBX_DNS_REFUSED,
-           "one that is new is not");
-    is_int(ask(&two, "new99.ok.test", SBX_DNS_A)->code, SBX_DNS_NXDOMAIN,
+    /* a machine that is busy may give it time enough for one */
+
+    for (i = 100; i < 150; i++) {
+        (void) snprintf(name, sizeof(name), "new%u.ok.test", i);
+        one.s.dns->names.at = sbx_now_us();
+        one.s.dns->names.left = 0;
+
+        if (ask(&one, name, SBX_DNS_A)->code == SBX_DNS_REFUSED) {
+            break;
+        }
+    }
+
+    ok(i < 150, "one that is new is not");
+    is_int(ask(&two, name, SBX_DNS_A)->code, SBX_DNS_NXDOMAIN,
            "another session may");
 }
 
@@ -309,106 +538,6 @@ test_spent(void)
 /*
  * ---- over TCP --------------------------------------------------------------
  */
-
-static void
-stream_read(sbx_event_t *ev, uint32_t events)
-{
-    ssize_t    n;
-    stream_t  *stream = ev->data;
-
-    (void) events;
-
-    n = recv(ev->fd, stream->p + stream->len, sizeof(stream->p) - stream->len,
-             MSG_DONTWAIT);
-
-    if (n > 0) {
-        stream->len += (size_t) n;
-
-    } else {
-        stream->ended = n == 0 ? 1 : errno;
-        sbx_event_del(&eg.loop, ev);
-    }
-
-    sbx_loop_stop(&eg.loop);
-}
-
-
-/* A connection of the session's to port 53 of somewhere. */
-static stream_t *
-stream_open(session_t *session, unsigned i)
-{
-    int        fds[2];
-    stream_t  *stream;
-
-    stream = &streams[i];
-    memset(stream, 0, sizeof(stream_t));
-
-    if (socketpair(AF_UNIX, SOCK_STREAM|SOCK_NONBLOCK|SOCK_CLOEXEC, 0, fds)
-        == -1)
-    {
-        return stream;
-    }
-
-    stream->fd = fds[0];
-    stream->event.handler = stream_read;
-    stream->event.data = stream;
-    (void) sbx_event_add(&eg.loop, &stream->event, fds[0], EPOLLIN);
-    sbx_eg_dns_accept(&session->s, fds[1]);
-
-    return stream;
-}
-
-
-static void
-stream_close(stream_t *stream)
-{
-    sbx_event_del(&eg.loop, &stream->event);
-    (void) close(stream->fd);
-    stream->fd = -1;
-}
-
-
-/* n whole answers, or the end. */
-static unsigned
-stream_answers(stream_t *stream, unsigned n)
-{
-    size_t    at, len;
-    unsigned  found;
-
-    for ( ;; ) {
-        found = 0;
-
-        for (at = 0; at + 2 <= stream->len; at += 2 + len) {
-            len = (size_t) stream->p[at] << 8 | stream->p[at + 1];
-
-            if (at + 2 + len > stream->len) {
-                break;
-            }
-
-            answers[found].size = len;
-            memcpy(answers[found].p, stream->p + at + 2, len);
-            answer_read(&answers[found++]);
-        }
-
-        if (found >= n || stream->ended || !run()) {
-            return found;
-        }
-    }
-}
-
-
-static size_t
-framed(uint8_t *p, unsigned id, const char *name, unsigned type)
-{
-    size_t  n;
-
-    n = question(p + 2, id, name, type, 0);
-    p[0] = (uint8_t) (n >> 8);
-    p[1] = (uint8_t) n;
-
-    return n + 2;
-}
-
 
 static void
 test_tcp(void)
@@ -617,6 +746,8 @@ main(void)
 
     test_malformed();
     test_flood();
+    test_excess();
+    test_sockets();
     test_names();
     test_waiting();
     test_spent();

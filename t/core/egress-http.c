@@ -487,6 +487,55 @@ bounds(void)
 }
 
 
+/* Heads that never end, of very many connections. */
+
+static void
+heads(void)
+{
+    char             *buf;
+    size_t            i, n, used, made;
+    sbx_http_t       *many[1024];
+    sbx_refused_t     why;
+    sbx_http_judge_t  j;
+
+    static uint8_t    out[SBX_HTTP_ROOM];
+    static const char  head[] = "GET / HTTP/1.1\r\nHost: a.example\r\nX: ";
+
+    buf = malloc(40000);
+    memcpy(buf, head, sizeof(head) - 1);
+    memset(buf + sizeof(head) - 1, 'x', 40000 - sizeof(head) + 1);
+
+    j.host = judge;
+    j.data = &flow;
+
+    for (n = 0; n < sbx_nelts(many); n++) {
+        many[n] = sbx_http_open(&j);
+
+        if (sbx_http_client(many[n], (uint8_t *) buf, 40000, &used, out,
+                            sizeof(out), &made, &why)
+            != 0)
+        {
+            n++;
+            break;
+        }
+    }
+
+    ok(n > 100 && n < sbx_nelts(many) && why == SBX_REFUSED_LIMIT,
+       "large heads of all connections have a bound");
+    passes("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n", "a.example:0 ",
+           "usual ones do not count");
+
+    for (i = 0; i < n; i++) {
+        sbx_http_close(many[i]);
+    }
+
+    start();
+    client(buf, 40000, SIZE_MAX);
+    ok(!flow.refused, "and when they are gone there is room again");
+    free(buf);
+}
+
+
 static void
 added(void)
 {
@@ -496,16 +545,29 @@ added(void)
     sbx_refused_t  why;
 
     static const char  two[] =
-        "GET / HTTP/1.1\r\nHost: a.example\r\nAuthorization: mine\r\n\r\n"
         "GET / HTTP/1.1\r\nauthorization: a\r\nHost: secret.example\r\n"
-        "Authorization: b\r\nAUTHORIZATION: c\r\nX: y\r\n\r\n";
+        "Authorization: b\r\nAUTHORIZATION: c\r\nX: y\r\n\r\n"
+        "GET /2 HTTP/1.1\r\nHost: secret.example\r\n\r\n"
+        "GET / HTTP/1.1\r\nHost: a.example\r\nAuthorization: mine\r\n\r\n";
+    static const char  mixed[] =
+        "GET / HTTP/1.1\r\nHost: a.example\r\nAuthorization: mine\r\n\r\n"
+        "GET / HTTP/1.1\r\nHost: secret.example\r\n\r\n";
 
     start();
     client(two, sizeof(two) - 1, 3);
-    is_out("GET / HTTP/1.1\r\nHost: a.example\r\nAuthorization: mine\r\n\r\n"
-           "GET / HTTP/1.1\r\nAuthorization: Bearer s3cret\r\n"
-           "Host: secret.example\r\nX: y\r\n\r\n",
+    is_out("GET / HTTP/1.1\r\nAuthorization: Bearer s3cret\r\n"
+           "Host: secret.example\r\nX: y\r\n\r\n"
+           "GET /2 HTTP/1.1\r\nAuthorization: Bearer s3cret\r\n"
+           "Host: secret.example\r\n\r\n"
+           "GET / HTTP/1.1\r\nHost: a.example\r\nAuthorization: mine\r\n\r\n",
            "a header for one host, in place of the client's own");
+
+    start();
+    client(mixed, sizeof(mixed) - 1, 3);
+    ok(flow.refused && flow.why == SBX_REFUSED_NAME,
+       "refused: a header behind a request for another host");
+    is_out("GET / HTTP/1.1\r\nHost: a.example\r\nAuthorization: mine\r\n\r\n",
+           "which had none");
 
     refused("TRACE / HTTP/1.1\r\nHost: secret.example\r\n\r\n",
             "TRACE where a header is added");
@@ -617,6 +679,7 @@ main(void)
     framing();
     chunks();
     bounds();
+    heads();
     added();
     upgrades();
 

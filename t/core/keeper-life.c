@@ -188,10 +188,13 @@ test_rights(void)
     }
 
     ok(test_alive(&t, id) == 0, "twenty sessions have come and gone");
-    is_int(descriptors(test_pid(&t, "keeper.pid")), before,
-           "the keeper has no descriptor more than before");
-    is_int(descriptors(test_pid(&t, "broker.pid")), broker_before,
-           "nor has the broker");
+
+    /* before, a call's may just have been about to be closed */
+
+    ok(descriptors(test_pid(&t, "keeper.pid")) <= before,
+       "the keeper has no descriptor more than before");
+    ok(descriptors(test_pid(&t, "broker.pid")) <= broker_before,
+       "nor has the broker");
 
     (void) tap_kill(test_pid(&t, "keeper.pid"), SIGKILL);
     (void) test_await_successor(&t, "broker.pid",
