@@ -1,9 +1,10 @@
 /*
  * The audit log: one line of JSON for each call that changes something, at
- * the end of its request, and for what the egress refuses.  A line is one write() to a file that appends, so
- * that those of several workers do not mix; all that a caller can choose is
- * escaped, so that nobody makes lines of his own.  Nothing of a command's
- * input, output or environment and of no file is in it.
+ * the end of its request, and for what the egress refuses.  A line is one
+ * write() to a file that appends, so that those of several workers do not mix;
+ * all that a caller can choose is escaped, so that nobody makes lines of his
+ * own.  Nothing of a command's input, output or environment and of no file is
+ * in it.
  *
  * What cannot be written is lost: no call waits for a disk that is full.
  */

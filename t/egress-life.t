@@ -70,6 +70,37 @@ sub works {
 }
 
 
+subtest 'the egress is nobody' => sub {
+    ok($net->hold(session(), $at), 'it works');
+
+    my $pid = egress() // 'none';
+    my $status = SandboxTest::slurp("/proc/$pid/status") // '';
+
+    like($status, qr/^Uid:\s+([1-9]\d*)\s+\1\s+\1\s+\1$/m, 'no root');
+    like($status, qr/^Cap$_:\s+0+$/m, "no capability, $_")
+        for qw(Inh Prm Eff Amb);
+    like($status, qr/^NoNewPrivs:\s+1$/m, 'nor a way to one');
+    like($status, qr/^Seccomp:\s+2$/m, 'with a filter');
+    like($status, qr/^Groups:\s*$/m, 'in no group');
+    is((grep { !/^(?:dev|etc|lib\w*|proc|usr)$/ }
+        map { m{/root/(.*)} } glob "/proc/$pid/root/*"), 0,
+       'no files are there for it but programs');
+
+    for my $ns (qw(mnt pid ipc uts)) {
+        isnt(readlink "/proc/$pid/ns/$ns",
+             readlink "/proc/@{[ $t->broker ]}/ns/$ns", "its own $ns");
+    }
+
+    is((SandboxTest::slurp("/proc/$pid/environ") // '') =~ tr/=//, 0,
+       'it has no environment');
+    my @open = grep { defined && m{^/} }
+               map { readlink } glob "/proc/$pid/fd/*";
+    is((grep { !m{^/(?:(?:dev/)?null$|memfd:)|/egress-ca\.(?:pem|crt)$
+                  |/error\.log$}x } @open), 0,
+       'and no file but what it needs') or diag("@open");
+};
+
+
 subtest 'the egress dies' => sub {
     my $id = session();
     my $held = $net->hold($id, $at);
@@ -139,8 +170,8 @@ subtest 'a session that ends' => sub {
 
 subtest 'a session that was made before' => sub {
     SandboxTest::wait_for(sub {
-        return $t->http(GET => '/metrics')->{body}
-               =~ /^sandbox_pool_sessions\{template="pooled",state="ready"\} 2/m;
+        return $t->http(GET => '/metrics')->{body} =~
+               /^sandbox_pool_sessions\{template="pooled",state="ready"\} 2/m;
     }, 10);
     my $id = session(template => 'pooled');
     like($t->http(GET => '/metrics')->{body},

@@ -47,6 +47,7 @@ struct sbx_http_s {
     size_t             room;
     unsigned           whole:1;   /* the head is */
     unsigned           later:1;   /* not the first request */
+    unsigned           mixed:1;   /* requests were for several hosts */
     unsigned           skips:1;   /* the rest of an answer's head */
     unsigned           blank:1;   /* of which the line is empty so far */
     unsigned           blanks;
@@ -57,6 +58,7 @@ struct sbx_http_s {
     size_t             answered;
     char               answer[SBX_HTTP_STATUS];
     char               added[SBX_HTTP_NAME_MAX + 1];
+    char               host[SBX_NETWORK_HOST_MAX + 3];   /* of the first */
 };
 
 /* What is taken, and what is made of it. */
@@ -440,8 +442,16 @@ sbx_http_head(sbx_http_t *http, sbx_http_flow_t *flow)
     }
 
     http->added[0] = '\0';
+    http->mixed |= http->later && strcmp(http->host, head.host) != 0;
 
     if (header != NULL) {
+
+        /* a server that sees another end of the request before would give
+         * this one to the other host */
+
+        if (http->mixed) {
+            return sbx_http_refuse(http, SBX_REFUSED_NAME);
+        }
 
         if (sbx_http_head_added(&head, header) != 0
             || sbx_copy_string(http->added, sizeof(http->added),
@@ -458,6 +468,10 @@ sbx_http_head(sbx_http_t *http, sbx_http_flow_t *flow)
     n = sbx_http_head_write(&head, header, flow->out);
     flow->out += n;
     flow->size -= n;
+
+    if (!http->later) {
+        memcpy(http->host, head.host, sizeof(http->host));
+    }
 
     http->later = 1;
     http->extensions = 0;

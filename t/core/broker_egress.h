@@ -14,7 +14,8 @@
 #define EGRESS_RECEIVED    2000
 
 
-static char  egress_note[64];        /* the first value of a header */
+/* The first value of a header, and a resolv.conf that says "# test". */
+static char  egress_note[96];
 
 
 static void
@@ -87,6 +88,10 @@ egress_config(const sbx_egress_task_t *task, const int *fds, unsigned nfds)
 
     (void) snprintf(egress_note, sizeof(egress_note), "%s",
                     nfds > 2 ? egress_text(fds[2], 32) : "");
+
+    if (strncmp(egress_text(fds[1], 32), "# test ", 7) == 0) {
+        (void) strcat(egress_note, egress_text(fds[1], 32) + 7);
+    }
 }
 
 

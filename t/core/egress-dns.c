@@ -219,6 +219,9 @@ say_wrong(asked_t *a)
     } else if (strncmp(a->name, "echo.", 5) == 0) {
         a->size = a->end;
 
+    } else if (strncmp(a->name, "zero.", 5) == 0) {
+        a->size = 0;
+
     } else if (strncmp(a->name, "both.", 5) == 0) {
         say_head(a, SBX_DNS_NXDOMAIN);
         say_address(a, a->name, 9, "203.0.113.1");
@@ -533,7 +536,7 @@ test_wrong(void)
         "echo.ok.test"
     };
     static const char *const  unheard[] = {
-        "id.ok.test", "question.ok.test", "garbage.ok.test",
+        "id.ok.test", "question.ok.test", "garbage.ok.test", "zero.ok.test",
         "silent.ok.test"
     };
 

@@ -545,16 +545,29 @@ added(void)
     sbx_refused_t  why;
 
     static const char  two[] =
-        "GET / HTTP/1.1\r\nHost: a.example\r\nAuthorization: mine\r\n\r\n"
         "GET / HTTP/1.1\r\nauthorization: a\r\nHost: secret.example\r\n"
-        "Authorization: b\r\nAUTHORIZATION: c\r\nX: y\r\n\r\n";
+        "Authorization: b\r\nAUTHORIZATION: c\r\nX: y\r\n\r\n"
+        "GET /2 HTTP/1.1\r\nHost: secret.example\r\n\r\n"
+        "GET / HTTP/1.1\r\nHost: a.example\r\nAuthorization: mine\r\n\r\n";
+    static const char  mixed[] =
+        "GET / HTTP/1.1\r\nHost: a.example\r\nAuthorization: mine\r\n\r\n"
+        "GET / HTTP/1.1\r\nHost: secret.example\r\n\r\n";
 
     start();
     client(two, sizeof(two) - 1, 3);
-    is_out("GET / HTTP/1.1\r\nHost: a.example\r\nAuthorization: mine\r\n\r\n"
-           "GET / HTTP/1.1\r\nAuthorization: Bearer s3cret\r\n"
-           "Host: secret.example\r\nX: y\r\n\r\n",
+    is_out("GET / HTTP/1.1\r\nAuthorization: Bearer s3cret\r\n"
+           "Host: secret.example\r\nX: y\r\n\r\n"
+           "GET /2 HTTP/1.1\r\nAuthorization: Bearer s3cret\r\n"
+           "Host: secret.example\r\n\r\n"
+           "GET / HTTP/1.1\r\nHost: a.example\r\nAuthorization: mine\r\n\r\n",
            "a header for one host, in place of the client's own");
+
+    start();
+    client(mixed, sizeof(mixed) - 1, 3);
+    ok(flow.refused && flow.why == SBX_REFUSED_NAME,
+       "refused: a header behind a request for another host");
+    is_out("GET / HTTP/1.1\r\nHost: a.example\r\nAuthorization: mine\r\n\r\n",
+           "which had none");
 
     refused("TRACE / HTTP/1.1\r\nHost: secret.example\r\n\r\n",
             "TRACE where a header is added");

@@ -377,6 +377,45 @@ second_hello(int listener)
 }
 
 
+/* A hello that comes a byte at a time, as segments of their own. */
+
+static void
+cut_hello(int listener)
+{
+    int      n, i, fd, at, len;
+    uint8_t  buf[4096], got[4096];
+
+    fd = et_connect(&t, &t.one, SERVER, 443);
+    at = et_accept(listener);
+    n = hello_of("a.example", buf, sizeof(buf));
+
+    for (i = 0; i < n; i++) {
+        (void) send(fd, buf + i, 1, MSG_NOSIGNAL);
+    }
+
+    len = et_ready(at, POLLIN, ET_WAIT)
+          ? (int) recv(at, got, (size_t) n, MSG_WAITALL) : -1;
+    ok(len == n && memcmp(got, buf, (size_t) n) == 0,
+       "a hello in pieces passes as it is");
+    (void) close(fd);
+    (void) close(at);
+    et_sync(&t);
+
+    fd = et_connect(&t, &t.one, SERVER, 443);
+    at = et_accept(listener);
+    n = hello_of("b.example", buf, sizeof(buf));
+
+    for (i = 0; i < n; i++) {
+        (void) send(fd, buf + i, 1, MSG_NOSIGNAL);
+    }
+
+    ok(cut(fd, SBX_REFUSED_NAME), "and is refused as a whole one is");
+    ok(recv(at, got, 1, 0) <= 0, "before anything of it has passed");
+    (void) close(fd);
+    (void) close(at);
+}
+
+
 /*
  * ---- headers ---------------------------------------------------------------
  */
@@ -446,6 +485,10 @@ plain_headers(void)
                                    "\r\n"),
            "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n", "for its host alone");
 
+    is_str(plain(listener, SERVER, "GET / HTTP/1.1\r\nHost: a.example\r\n"
+                                   "\r\nGET / HTTP/1.1\r\n"
+                                   "Host: b.example\r\n\r\n"),
+           "", "a second request for another host takes both with it");
     et_forget(&t);
     is_str(plain(listener, SERVER, "TRACE / HTTP/1.1\r\n"
                                    "Host: secret.example\r\n\r\n"), "",
@@ -493,6 +536,17 @@ tls_headers(int listener)
     is_int(et_reason(&t), SBX_REFUSED_PROTOCOL, "as the broker is");
     end();
 
+    /* whom the host trusts is read before there are no files any more */
+
+    is_int(et_config_values(&t, rows + 1, values + 1), 0,
+           "no authority but the host's");
+    begin(listener, "secret.example", "secret.example", "X25519");
+    is_int(handshake(), 0, "a server that the host does not trust");
+    ok(server.fd != -1 && et_soon(&t.one.traffic->connections, 0),
+       "is cut, and the egress lives");
+    is_int(et_reason(&t), SBX_REFUSED_PROTOCOL, "and tells of it");
+    end();
+
     begin(listener, "a.example", "a.example", "X25519");
     is_int(handshake(), 1, "what is for another host is not opened");
     ok(X509_check_host(SSL_get0_peer_certificate(client.ssl), "a.example", 0,
@@ -529,6 +583,7 @@ main(void)
 
     tls_by_name(listener);
     second_hello(listener);
+    cut_hello(listener);
     plain_headers();
     tls_headers(listener);
 

@@ -115,7 +115,8 @@ subtest 'rules, routes and interfaces are not the session\'s' => sub {
     for my $who (qw(user root)) {
         is(tries($ids[0], <<'PY', user => $who), '', $who);
 for tool in ("nft list ruleset", "nft flush ruleset", "iptables -F",
-             "ip route add 10.0.0.0/8 dev lo", "ip addr add 10.1.1.1/32 dev lo",
+             "ip route add 10.0.0.0/8 dev lo",
+             "ip addr add 10.1.1.1/32 dev lo",
              "ip link add x type dummy", "ip link set lo down",
              "ip rule add from all lookup 5", "ip netns add x",
              "sysctl -w net.ipv4.ip_forward=1", "conntrack -L",
