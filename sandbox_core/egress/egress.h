@@ -213,8 +213,8 @@ void sbx_eg_policy_release(sbx_eg_policy_t *policy);
 
 /*
  * egress.c: until nobody has the other end of control; the exit status.
- * confine (NULL: none) is called when everything is open that has to be opened,
- * before anybody is told that it runs.
+ * confine (NULL: none) is called when everything is open that has to be
+ * opened, before anybody is told that it runs.
  */
 int sbx_egress_run(int control, int ca, int cert,
     int (*confine)(sbx_error_t *e));
