@@ -128,7 +128,8 @@ et_send(et_t *t, const sbx_egress_task_t *task, const void *rules,
 /*
  * The operator's table: records of sbx_egress_table_check(), each a string
  * with its type before it ("a*", "p", "Tname"), NULL at the end; values: of
- * 'C', 'h' and 's' in their order ("hHOST\0NAME\0PATH" is given with \1 for each NUL).
+ * 'C', 'h' and 's' in their order ("hHOST\0NAME\0PATH" is given with
+ * \1 for each NUL).
  * Resolvers: the world's process.  0, or the record's err.
  */
 
