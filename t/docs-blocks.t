@@ -76,6 +76,8 @@ sub takes {
     # what the reader has and this machine has not
 
     $text =~ s{/etc/nginx/clients-ca\.pem}{$p/tls.pem}g;
+    $text =~ s{/etc/ssl/mirror\.pem}{$p/tls.pem}g;
+    $text =~ s{/srv/packages}{$p/templates}g;
     $text =~ s{/run/nginx-sandbox|/var/lib/nginx-sandbox}{$p/$&}g;
     $text =~ s/^\s*#.*\n//mg;
 

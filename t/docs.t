@@ -200,7 +200,7 @@ subtest 'errors' => sub {
     }
 
     my %told = map { $_->[0] => "$_->[1] $_->[2]" } rows($text, qr/^E\d/);
-    my ($line) = $text =~ /^((?:E\d{4}[, \nand]+)+are reserved)/m;
+    my ($line) = $text =~ /^((?:E\d{4}[, \nand]+)+(?:is|are) reserved)/m;
 
     $reserved{$_} = 1 for ($line // '') =~ /E\d{4}/g;
 

@@ -170,8 +170,8 @@ subtest 'a session that ends' => sub {
 
 subtest 'a session that was made before' => sub {
     SandboxTest::wait_for(sub {
-        return $t->http(GET => '/metrics')->{body}
-               =~ /^sandbox_pool_sessions\{template="pooled",state="ready"\} 2/m;
+        return $t->http(GET => '/metrics')->{body} =~
+               /^sandbox_pool_sessions\{template="pooled",state="ready"\} 2/m;
     }, 10);
     my $id = session(template => 'pooled');
     like($t->http(GET => '/metrics')->{body},

@@ -62,6 +62,7 @@ static const struct {
 } sbx_net_tracking[] = {
     { "nf_conntrack_tcp_loose",                "0" },
     { "nf_conntrack_tcp_be_liberal",           "1" },
+    { "nf_conntrack_tcp_ignore_invalid_rst",   "1" },
     { "nf_conntrack_tcp_timeout_syn_sent",     "10" },
     { "nf_conntrack_tcp_timeout_syn_recv",     "10" },
     { "nf_conntrack_tcp_timeout_established",  "3600" },

@@ -240,7 +240,7 @@ sub asked {
 }
 
 
-# ---- nginx, and what its sessions try ----------------------------------------
+# ---- nginx, and what its sessions try --------------------------------------
 
 # Names of id ranges belong to network namespaces, so this nginx has one that
 # others do not: of the machine's other tests, nobody's.
@@ -342,7 +342,7 @@ sub reached {
 }
 
 
-# ---- connections that stay ---------------------------------------------------
+# ---- connections that stay -------------------------------------------------
 
 # Opens one to the world's echo in the background of the session; its state is
 # "up" once something has come back over it, then how it ended.
