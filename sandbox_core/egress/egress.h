@@ -83,6 +83,8 @@ struct sbx_eg_session_s {
     sbx_node_t           waiting;        /* connections, for credit */
     unsigned             nwaiting;
     size_t               share;          /* of each, while they are served */
+    uint64_t             opening_at;     /* TLS: see look.c */
+    unsigned             opening;
     uint64_t             told_at;        /* refusals: see tell.c */
     unsigned             told;
     unsigned             untold;
