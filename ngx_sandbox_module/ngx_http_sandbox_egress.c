@@ -293,9 +293,10 @@ ngx_http_sandbox_egress_header_twice(ngx_conf_t *cf,
 static char *
 ngx_http_sandbox_egress_value(ngx_conf_t *cf, ngx_str_t *path)
 {
-    char    *rv;
-    size_t   size, i;
-    u_char  *text;
+    char            *rv;
+    size_t           size, i;
+    u_char          *text;
+    ngx_file_info_t  fi;
 
     rv = ngx_http_sandbox_egress_file(cf, path, SBX_EGRESS_VALUE_MAX + 1,
                                       &text, &size);
@@ -327,6 +328,14 @@ ngx_http_sandbox_egress_value(ngx_conf_t *cf, ngx_str_t *path)
         return ngx_http_sandbox_egress_invalid(cf, path,
                                                "is a file that is empty, or "
                                                "has more than 8192 bytes");
+    }
+
+    if (ngx_file_info(path->data, &fi) != NGX_FILE_ERROR
+        && (ngx_file_access(&fi) & S_IROTH))
+    {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "\"%V\" can be read by others: \"chmod o= %V\" "
+                           "would change that", path, path);
     }
 
     return NGX_CONF_OK;

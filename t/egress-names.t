@@ -174,7 +174,11 @@ subtest 'other protocols' => sub {
         bytes("SSH-2.0-x\r\n"), bytes("\0\0\0\0"),
         { %{ bytes("SSH-2.0-x\r\n") }, port => 443 },
         { %{ bytes("GET / HTTP/1.1\r\n${host}\r\n") }, port => 443 },
-        { %{ bytes("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") } });
+        bytes("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+        { %{ bytes("GET / HTTP/1.1\r\nHost: other.test\r\n\r\n") },
+          port => 9090 },
+        hello(sni => 'other.test', port => 7000), hello(port => 7000),
+        { %{ bytes("GET / HTTP/1.1\r\n${host}\r\n") }, port => 9090 });
 
     is($r[0]{data}, "220 ready\r\n", 'a server that speaks first');
     is($r[1]{data}, "\0\1binary", 'a client that does');
@@ -185,6 +189,10 @@ subtest 'other protocols' => sub {
     like($r[6]{error} || 'ECONNRESET', qr/^E/,
          'HTTP there is judged as HTTP is');
     refused($r[7], 'nor HTTP without its name');
+    refused($r[8], 'HTTP is judged at every port');
+    refused($r[9], 'and TLS');
+    refused($r[10], 'with a name or without one');
+    like($r[11]{data} // '', qr/ 200 /, 'as what is granted is');
 };
 
 

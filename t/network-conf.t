@@ -150,9 +150,16 @@ subtest 'headers' => sub {
         is_bad(@$case);
     }
 
+    chmod 0644, "$v/key" or die $!;
     $t->write_conf(http => "$set $v/key;");
     my ($status, $out) = $t->nginx('-T');
     unlike($out, qr/1234/, 'a value is not in what nginx tells');
+    like($out, qr/warn.*"\Q$v\E\/key" can be read by others/,
+         'but who may read it is');
+
+    chmod 0600, "$v/key" or die $!;
+    ($status, $out) = $t->nginx('-t');
+    unlike($out, qr/read by others/, 'if others may');
 };
 
 

@@ -61,7 +61,9 @@ my %NOT_HERE = (
 
 # ---- the server ------------------------------------------------------------
 
-$t = SandboxTest->new(location => <<'CONF', server => <<'ADMIN')->start;
+my $net = "sandbox_template net { egress allow *; }\n";
+
+$t = SandboxTest->new(http => $net, location => <<'CONF', server => <<'ADMIN')
             sandbox_max_json 64k;
             sandbox_max_upload 4m;
 CONF
@@ -73,6 +75,7 @@ CONF
             sandbox_api status;
         }
 ADMIN
+    ->start;
 
 
 my %who = (tenant_id => 'acme-corp', user_id => 'alice');
@@ -151,6 +154,34 @@ subtest 'sessions' => sub {
           query => { limit => 0 });
 
     calls(getSession => 200, 'with its usage', session_id => $id);
+
+    SKIP: {
+        my $by = calls(capabilities => 200, 'with what can be granted')
+                 ->{json}{network_grants};
+
+        skip("no network can be granted here: $by->{by}", 8)
+            if !$by->{enforced};
+
+        my $reaches = calls(createSession => 201, 'with a network',
+                            json => { %who, template => 'net', manifest => {
+                                network => { allow => [ '*:443' ],
+                                             deny => [ 'a.org' ] } } })
+                      ->{json}{session_id};
+
+        $res = calls(getSession => 200, 'tells its rules',
+                     session_id => $reaches);
+        is_deeply($res->{json}{network_rules},
+                  { allow => [ '*:443' ], deny => [ 'a.org' ] }, 'all of them');
+        $res = calls(patchSession => 200, 'takes others',
+                     session_id => $reaches,
+                     json => example(patchSession => 'network'));
+        is($res->{json}{network}, 'restricted', 'which is told');
+        $res = calls(patchSession => 200, 'or all', session_id => $reaches,
+                     json => { network => JSON::PP::true });
+        is($res->{json}{network}, 'open', 'of them');
+        calls(destroySession => 204, 'is gone', session_id => $reaches);
+    }
+
     calls(getSession => '404 E2009', 'one that never was',
           session_id => $unknown);
 
@@ -160,6 +191,8 @@ subtest 'sessions' => sub {
 
     calls(patchSession => 200, 'both', session_id => $gone,
           json => example(patchSession => 'both'));
+    calls(patchSession => '400 E2002', 'a network', session_id => $gone,
+          valid => 1, json => example(patchSession => 'network'));
     calls(patchSession => '400 E2002', 'too much', session_id => $gone,
           valid => 1, json => { timeout_s => 1_000_000 });
     calls(patchSession => '400 E3001', 'no number', session_id => $gone,

@@ -18,13 +18,16 @@
 #define SBX_EG_DNS_PORT       53
 
 /*
- * What the kernel keeps for a peer that does not read: of what is to be sent so
- * much, of what has come as much as windows have grown to.  They may grow as
- * they do for a session's first few connections alone, so that one of many
- * connections cannot have much of the host's memory.
+ * What the kernel keeps for a peer that does not read: of what is to be sent
+ * so much, of what has come as much as windows have grown to.  A session's
+ * first few connections have room to be fast, and their servers' windows may
+ * grow as far as the host lets them; those after have less, so that many
+ * together cannot have much of the host's memory.
  */
-#define SBX_EG_UNSENT         (256 * 1024)
 #define SBX_EG_WIDE           16
+#define SBX_EG_WIDE_UNSENT    (512 * 1024)
+#define SBX_EG_WIDE_RECEIVE   (1024 * 1024)
+#define SBX_EG_UNSENT         (128 * 1024)
 #define SBX_EG_RECEIVE        (256 * 1024)
 
 /* A peer that is gone without a word is found within five minutes. */
@@ -50,7 +53,8 @@ static void sbx_eg_conn_address(const sbx_eg_sockaddr_t *sa,
 static int sbx_eg_conn_loopback(const uint8_t address[16]);
 static void sbx_eg_conn_host_loopback(uint8_t address[16]);
 static void sbx_eg_conn_reset_fd(int fd);
-static void sbx_eg_conn_options(int fd, int wide);
+static void sbx_eg_conn_options(const sbx_eg_conn_t *c, sbx_eg_end_t end,
+    int fd);
 static int sbx_eg_conn_begin(sbx_eg_session_t *s, int fd,
     const uint8_t address[16], unsigned port, sbx_eg_verdict_t verdict,
     const char *name);
@@ -309,9 +313,9 @@ sbx_eg_conn_reset_fd(int fd)
 
 
 static void
-sbx_eg_conn_options(int fd, int wide)
+sbx_eg_conn_options(const sbx_eg_conn_t *c, sbx_eg_end_t end, int fd)
 {
-    int       size;
+    int       wide, unsent, receive;
     unsigned  i;
 
     static const struct {
@@ -324,8 +328,7 @@ sbx_eg_conn_options(int fd, int wide)
         { IPPROTO_TCP, TCP_KEEPIDLE,  SBX_EG_KEEP_IDLE },
         { IPPROTO_TCP, TCP_KEEPINTVL, SBX_EG_KEEP_INTERVAL },
         { IPPROTO_TCP, TCP_KEEPCNT,   SBX_EG_KEEP_COUNT },
-        { IPPROTO_TCP, TCP_NODELAY,   1 },
-        { IPPROTO_TCP, TCP_NOTSENT_LOWAT, SBX_EG_UNSENT }
+        { IPPROTO_TCP, TCP_NODELAY,   1 }
     };
 
     for (i = 0; i < sbx_nelts(options); i++) {
@@ -333,9 +336,15 @@ sbx_eg_conn_options(int fd, int wide)
                           &options[i].value, sizeof(int));
     }
 
-    if (!wide) {
-        size = SBX_EG_RECEIVE;
-        (void) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(int));
+    wide = c->session->traffic->connections <= SBX_EG_WIDE;
+    unsent = wide ? SBX_EG_WIDE_UNSENT : SBX_EG_UNSENT;
+    receive = wide ? SBX_EG_WIDE_RECEIVE : SBX_EG_RECEIVE;
+
+    (void) setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent,
+                      sizeof(int));
+
+    if (!wide || end == SBX_EG_CLIENT) {
+        (void) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive, sizeof(int));
     }
 }
 
@@ -386,7 +395,7 @@ sbx_eg_conn_begin(sbx_eg_session_t *s, int fd, const uint8_t address[16],
     s->traffic->opened++;
     eg->relay->nconns++;
 
-    sbx_eg_conn_options(fd, 0);
+    sbx_eg_conn_options(c, SBX_EG_CLIENT, fd);
 
     /* of the client only whether it is gone */
 
@@ -431,7 +440,7 @@ sbx_eg_conn_connect(sbx_eg_conn_t *c)
     }
 
     c->side[SBX_EG_SERVER].fd = fd;
-    sbx_eg_conn_options(fd, c->session->traffic->connections <= SBX_EG_WIDE);
+    sbx_eg_conn_options(c, SBX_EG_SERVER, fd);
 
     do {
         rc = connect(fd, &sa.any, len);

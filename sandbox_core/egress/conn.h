@@ -29,8 +29,9 @@
 
 #define SBX_EG_ACCEPTS        32        /* of one listener, one round */
 #define SBX_EG_ROUNDS         8         /* of one side, one event */
-#define SBX_EG_SPLICE_MAX     (256 * 1024)
+#define SBX_EG_SPLICE_MAX     (1024 * 1024)
 #define SBX_EG_COPY_MAX       SBX_EG_FIRST_MAX
+#define SBX_EG_PIPE_SIZE      (256 * 1024)
 #define SBX_EG_PIPES_MAX      256       /* beyond them bytes are copied */
 #define SBX_EG_PIPES_SPARE    32
 #define SBX_EG_CONNECT_WAIT   20000     /* ms */
@@ -39,6 +40,9 @@
 #define SBX_EG_LOOKS_FAST     256       /* looks at first bytes that come one
                                            by one, then one each */
 #define SBX_EG_LOOK_PACE      10        /* ms */
+#define SBX_EG_OPENINGS       20        /* of TLS for a header's sake, a second
+                                           of one session */
+#define SBX_EG_OPENINGS_BURST 50        /* at a stroke */
 
 
 typedef enum {

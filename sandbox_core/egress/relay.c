@@ -138,6 +138,10 @@ sbx_eg_relay_pipe(sbx_egress_t *eg)
         return NULL;
     }
 
+    /* what is not granted leaves it as it is */
+
+    (void) fcntl(pipe->fds[1], F_SETPIPE_SZ, SBX_EG_PIPE_SIZE);
+
     relay->npipes++;
 
     return pipe;

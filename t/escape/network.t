@@ -10,13 +10,18 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/../lib";
 
+use IO::Select;
+use IO::Socket::INET;
 use JSON::PP ();
 use Test::More;
 use SandboxTest;
 use SandboxTest::Net;
 
 my $net = SandboxTest::Net->new;
-my $t = $net->server(http => '    sandbox_egress allow 203.0.113.10:80;');
+my $t = $net->server(http => <<'CONF');
+    sandbox_egress allow 203.0.113.10:80;
+    sandbox_template local { egress allow 127.0.0.1; }
+CONF
 my @ids = map { $t->session(manifest => { network => JSON::PP::true }) } 1, 2;
 my $none = $t->session;
 
@@ -203,6 +208,8 @@ for name in ("tcp", "udp", "tcp6", "udp6"):
 PY
     my @ports = $ports =~ /^\S+ (\d+) /mg;
 
+    cmp_ok(scalar @ports, '>=', 2, 'are seen');
+
     my @r = $net->try($ids[0], map {
         my $port = $_ + 0;
         map { +{ do => 'tcp', to => $_, port => $port, send => [ 'x' ],
@@ -210,6 +217,27 @@ PY
             qw(127.0.0.1 192.0.0.8 0.0.0.0 ::1 fd00:5b::1)
     } @ports);
     refused($_, 'connections to themselves') for @r;
+
+    # not even where the host's loopback is granted, and has such a server
+
+    my ($port) = $ports =~ /^tcp (\d+) /m;
+    my $server = IO::Socket::INET->new(LocalAddr => "127.0.0.1:$port",
+                                       Listen => 5) or die "listen: $!";
+    my $local = $t->session(template => 'local', manifest => { network =>
+                                                   JSON::PP::true });
+    my $dial = sub {
+        my ($host) = @_;
+
+        return ($net->try($local, { do => 'tcp', to => $host,
+                                    port => $port + 0, timeout => 0.5,
+                                    send => [ 'x' ], once => 1 }))[0];
+    };
+
+    refused($dial->('127.0.0.1'), 'the host is not behind them');
+    ok(!IO::Select->new($server)->can_read(0), 'nothing has come there');
+    is($dial->('240.0.0.1')->{error}, 'timeout', 'as it is at its address');
+    ok(IO::Select->new($server)->can_read(1), 'where it comes');
+    close $server;
 
     my $got = tries($ids[0], <<"PY");
 for port in (@{[ join ', ', 53, @ports ]}):
