@@ -253,6 +253,7 @@ sbx_wire_check_task(const void *buf, size_t n, sbx_error_t *e)
     case SBX_OP_HAND_OVER:
         break;
 
+    case SBX_OP_NETWORK:
         if (task.token > SBX_NETWORK_LISTS) {
             return sbx_error(e, 0, SBX_E_INVALID, "token is no network");
         }
