@@ -320,7 +320,8 @@ sbx_eg_config_header(sbx_eg_reading_t *r, sbx_eg_policy_t *policy,
                          "none");
     }
 
-    header->value = sbx_eg_config_next(r, row->text[2], SBX_EGRESS_VALUE_MAX + 1,
+    header->value = sbx_eg_config_next(r, row->text[2],
+                                       SBX_EGRESS_VALUE_MAX + 1,
                                        &header->size, e);
 
     if (header->value == NULL) {

@@ -40,6 +40,10 @@
 #define SBX_EG_LOOKS_FAST     256       /* looks at first bytes that come one
                                            by one, then one each */
 #define SBX_EG_LOOK_PACE      10        /* ms */
+#define SBX_EG_PAIRS_RATE     20        /* handshakes a second of one session,
+                                           of which each takes a millisecond
+                                           or two of everybody's time */
+#define SBX_EG_PAIRS_BURST    64
 
 
 typedef enum {

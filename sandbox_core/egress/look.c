@@ -229,6 +229,12 @@ sbx_eg_look_tls(sbx_eg_conn_t *c, const sbx_sniffed_t *sniffed)
         return sbx_eg_conn_refuse(c, SBX_REFUSED_PROTOCOL, name);
     }
 
+    if (!sbx_eg_bucket_take(&c->session->pairs, SBX_EG_PAIRS_RATE,
+                            SBX_EG_PAIRS_BURST))
+    {
+        return sbx_eg_conn_refuse(c, SBX_REFUSED_LIMIT, name);
+    }
+
     if (sbx_eg_filter_tls(c, name) != 0) {
         return -1;
     }
