@@ -346,8 +346,10 @@ ngx_http_sandbox_pool_strings(sbx_pools_config_t *pools, const u_char *p,
         return NGX_ERROR;
     }
 
-    ngx_memcpy(pools->strings + pools->strings_size, p, size);
-    pools->strings_size += (uint32_t) size;
+    if (size != 0) {
+        ngx_memcpy(pools->strings + pools->strings_size, p, size);
+        pools->strings_size += (uint32_t) size;
+    }
 
     return NGX_OK;
 }

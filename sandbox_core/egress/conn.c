@@ -18,11 +18,11 @@
 #define SBX_EG_DNS_PORT       53
 
 /*
- * What the kernel keeps for a peer that does not read: of what is to be sent so
- * much, of what has come as much as windows have grown to.  A session's first
- * few connections have room to be fast, and their servers' windows may grow as
- * far as the host lets them; those after have less, so that many together
- * cannot have much of the host's memory.
+ * What the kernel keeps for a peer that does not read: of what is to be sent
+ * so much, of what has come as much as windows have grown to.  A session's
+ * first few connections have room to be fast, and their servers' windows may
+ * grow as far as the host lets them; those after have less, so that many
+ * together cannot have much of the host's memory.
  */
 #define SBX_EG_WIDE           16
 #define SBX_EG_WIDE_UNSENT    (512 * 1024)

@@ -40,10 +40,9 @@
 #define SBX_EG_LOOKS_FAST     256       /* looks at first bytes that come one
                                            by one, then one each */
 #define SBX_EG_LOOK_PACE      10        /* ms */
-#define SBX_EG_PAIRS_RATE     20        /* handshakes a second of one session,
-                                           of which each takes a millisecond
-                                           or two of everybody's time */
-#define SBX_EG_PAIRS_BURST    64
+#define SBX_EG_OPENINGS       20        /* of TLS for a header's sake, a second
+                                           of one session */
+#define SBX_EG_OPENINGS_BURST 50        /* at a stroke */
 
 
 typedef enum {

@@ -89,7 +89,7 @@ struct sbx_eg_session_s {
     sbx_node_t           waiting;        /* connections, for credit */
     unsigned             nwaiting;
     size_t               share;          /* of each, while they are served */
-    sbx_eg_bucket_t      pairs;          /* of TLS that is opened */
+    sbx_eg_bucket_t      openings;       /* of TLS: see look.c */
     uint64_t             told_at;        /* refusals: see tell.c */
     unsigned             told;
     unsigned             untold;
@@ -223,8 +223,8 @@ void sbx_eg_policy_release(sbx_eg_policy_t *policy);
 
 /*
  * egress.c: until nobody has the other end of control; the exit status.
- * confine (NULL: none) is called when everything is open that has to be opened,
- * before anybody is told that it runs.
+ * confine (NULL: none) is called when everything is open that has to be
+ * opened, before anybody is told that it runs.
  */
 int sbx_egress_run(int control, int ca, int cert,
     int (*confine)(sbx_error_t *e));

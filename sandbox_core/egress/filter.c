@@ -276,7 +276,9 @@ sbx_eg_filter_stuck(sbx_eg_conn_t *c, size_t n)
         return 0;
     }
 
-    if (n == sizeof(c->session->egress->relay->in)) {
+    /* nor does more come */
+
+    if (n == c->looked || n == sizeof(c->session->egress->relay->in)) {
         return sbx_eg_conn_refuse(c, SBX_REFUSED_PROTOCOL, c->name);
     }
 

@@ -229,8 +229,10 @@ sbx_eg_look_tls(sbx_eg_conn_t *c, const sbx_sniffed_t *sniffed)
         return sbx_eg_conn_refuse(c, SBX_REFUSED_PROTOCOL, name);
     }
 
-    if (!sbx_eg_bucket_take(&c->session->pairs, SBX_EG_PAIRS_RATE,
-                            SBX_EG_PAIRS_BURST))
+    /* two handshakes are work for all who wait for this process */
+
+    if (!sbx_eg_bucket_take(&c->session->openings, SBX_EG_OPENINGS,
+                            SBX_EG_OPENINGS_BURST))
     {
         return sbx_eg_conn_refuse(c, SBX_REFUSED_LIMIT, name);
     }

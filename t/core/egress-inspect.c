@@ -15,6 +15,7 @@
 #define SERVER   "198.51.100.7"
 #define OTHER    "198.51.100.8"
 #define SECRET   "t0p-s3cret"
+#define FLOOD    80
 
 
 typedef struct {
@@ -556,6 +557,44 @@ tls_headers(int listener)
     end();
 }
 
+/* Handshakes are work for the one process of all sessions. */
+
+static void
+tls_floods(int listener)
+{
+    int     i, limited;
+    peer_t  many[FLOOD];
+
+    static const char  *rows[] = {
+        "C/ca", "a*", "ssecret.example\1X-Key\1/key", NULL
+    };
+    const char         *values[] = { ca_pem, SECRET "\n", NULL };
+
+    (void) et_config_values(&t, rows, values);
+    look_up("secret.example");
+    et_forget(&t);
+
+    for (i = 0; i < FLOOD; i++) {
+        peer_open(&many[i], TLS_client_method(),
+                  et_connect(&t, &t.one, SERVER, 443));
+        SSL_set_tlsext_host_name(many[i].ssl, "secret.example");
+        (void) SSL_connect(many[i].ssl);
+        (void) close(et_accept(listener));
+    }
+
+    limited = 0;
+
+    for (i = 0; i < FLOOD && !limited; i++) {
+        limited = et_reason(&t) == SBX_REFUSED_LIMIT;
+    }
+
+    ok(limited, "there is an end to what is opened at a stroke");
+
+    for (i = 0; i < FLOOD; i++) {
+        peer_close(&many[i]);
+    }
+}
+
 
 int
 main(void)
@@ -586,6 +625,7 @@ main(void)
     cut_hello(listener);
     plain_headers();
     tls_headers(listener);
+    tls_floods(listener);
 
     ok(et_soon(&t.one.traffic->connections, 0), "no connection is left");
     is_int(et_close(&t), 0, "the egress ends with its control");

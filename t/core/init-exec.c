@@ -81,11 +81,14 @@ test_surroundings(void)
     is_str(init_text(r.out),
            "BOTH=session\nFROM=session\nHOME=/home/user\nLANG=C.UTF-8\n"
            "LOGNAME=user\n"
-           "PATH=/usr/local/bin:/usr/bin:/bin\nPIP_RETRIES=1\n"
+           "PATH=/usr/local/bin:/usr/bin:/bin\n"
+           "PIP_BREAK_SYSTEM_PACKAGES=1\nPIP_DISABLE_PIP_VERSION_CHECK=1\n"
+           "PIP_RETRIES=1\n"
            "PWD=/home/user\n"
            "PYTHONUNBUFFERED=1\n"
            "TERM=dumb\nUSER=user\n"
-           "npm_config_fetch_retries=0\n",
+           "npm_config_fetch_retries=0\n"
+           "npm_config_update_notifier=false\n",
            "the environment is the allow-list and the session's");
 
     x.argv = argv;

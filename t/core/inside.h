@@ -64,6 +64,7 @@ static int            inside_exe = -1;
 static inside_reply_t inside_reply;
 
 /* Of the sessions that are launched from now on. */
+static const char    *inside_packages, *inside_trust;
 static const char    *inside_rules, *inside_binds;
 static size_t         inside_rules_size, inside_binds_size;
 
@@ -322,6 +323,9 @@ inside_launch(inside_session_t *s, const char *id,
     launch.rules_size = inside_rules_size;
     launch.binds = inside_binds;
     launch.binds_size = inside_binds_size;
+    launch.packages = inside_packages;
+    launch.trust = inside_trust;
+    launch.trust_size = inside_trust != NULL ? strlen(inside_trust) : 0;
     launch.filter = inside_filter;
     launch.filter_size = inside_filter_size;
     launch.init_filter = inside_init_filter;
