@@ -1,4 +1,7 @@
-/* How often something may be done: so many times at a stroke, then by rate. */
+/*
+ * What a session may do so many times a second, and in a burst so many times
+ * at once: a bucket that fills with time.
+ */
 
 #include "egress.h"
 

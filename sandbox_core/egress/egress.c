@@ -126,6 +126,11 @@ sbx_egress_open(sbx_egress_t *eg, int ca, int cert, sbx_error_t *e)
         return -1;
     }
 
+    /* the file of the key is nobody's to write to from here on */
+
+    (void) close(ca);
+    (void) close(cert);
+
     eg->control_event.handler = sbx_egress_control;
     eg->control_event.data = eg;
 

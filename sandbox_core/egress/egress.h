@@ -222,9 +222,10 @@ sbx_eg_policy_t *sbx_eg_policy_of(sbx_egress_t *eg, const char *template);
 void sbx_eg_policy_release(sbx_eg_policy_t *policy);
 
 /*
- * egress.c: until nobody has the other end of control; the exit status.
- * confine (NULL: none) is called when everything is open that has to be
- * opened, before anybody is told that it runs.
+ * egress.c: until nobody has the other end of control; the exit status.  ca
+ * and cert are closed once they are read.  confine (NULL: none) is called when
+ * everything is open that has to be opened, before anybody is told that it
+ * runs.
  */
 int sbx_egress_run(int control, int ca, int cert,
     int (*confine)(sbx_error_t *e));

@@ -787,7 +787,7 @@ static void
 test_pooled(void)
 {
     int                  i;
-    char                 id[64];
+    char                 id[64], path[128];
     sbx_create_t         body;
     test_answer_t       *a;
     sbx_pool_config_t   *pool;
@@ -814,6 +814,20 @@ test_pooled(void)
     is_int((int64_t) metrics()->pools[0].hits, 1, "was made ahead");
     ok(await_told(id, "grant-1-0--"), "of which the egress is told");
     ok(test_destroy(&t, id), "it goes");
+
+    for (i = 0; i < TEST_WAIT / 10 && metrics()->pools[0].ready == 0; i++) {
+        (void) poll(NULL, 0, 10);
+    }
+
+    (void) strcpy(t.config.packages, "/usr/share");
+    (void) tell();
+    ok(made(create(SBX_NETWORK_NONE, NULL), id), "the next one");
+    (void) snprintf(path, sizeof(path), "/proc/%d/root" SBX_PACKAGES "/doc",
+                    (int) init_of(id));
+    ok(access(path, F_OK) == 0,
+       "has packages that were not there when one was made ahead");
+    ok(test_destroy(&t, id), "it goes, too");
+    t.config.packages[0] = '\0';
 
     memset(&t.config.pools, 0, sizeof(t.config.pools));
     (void) tell();
