@@ -12,6 +12,7 @@
  */
 
 #include "ngx_http_sandbox_call.h"
+#include "ngx_http_sandbox_stream.h"
 
 #include <linux/magic.h>
 #include <netinet/in.h>

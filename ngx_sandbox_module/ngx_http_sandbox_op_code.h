@@ -10,6 +10,7 @@
 
 
 #include "ngx_http_sandbox_op.h"
+#include "ngx_http_sandbox_stream.h"
 
 
 #define NGX_HTTP_SANDBOX_OP_CODE_MAX      (1024 * 1024)

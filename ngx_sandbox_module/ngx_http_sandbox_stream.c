@@ -9,7 +9,7 @@
  * worker_shutdown_timeout is nearly over may say a last word.
  */
 
-#include "ngx_http_sandbox.h"
+#include "ngx_http_sandbox_stream.h"
 
 
 /* milliseconds */

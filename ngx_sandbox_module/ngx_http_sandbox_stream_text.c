@@ -2,7 +2,7 @@
  * Text of a stream's events, which comes in pieces.
  */
 
-#include "ngx_http_sandbox.h"
+#include "ngx_http_sandbox_stream.h"
 
 
 size_t

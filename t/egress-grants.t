@@ -274,10 +274,14 @@ subtest 'a grant is changed while the session lives' => sub {
     is(($net->try($id, http('203.0.113.11')))[0]{error}, 'ENETUNREACH',
        'as if there had been none');
     is(word($id), 'none', 'which is told');
+    like($t->run($id, 'env')->{stdout}, qr/^PIP_RETRIES=1$/m,
+         'to commands too');
 
     is($t->api(PATCH => "/sessions/$id", { network => $yes })->{status}, 200,
        'all of it');
     is(($net->try($id, http('a.example.org')))[0]{status}, 200, 'is there');
+    unlike($t->run($id, 'env')->{stdout}, qr/^PIP_RETRIES=1$/m,
+           'for commands too');
 
     $id = made({ allow => [ 'a.example.org' ] }, template => 'narrow');
     $res = $t->api(PATCH => "/sessions/$id",

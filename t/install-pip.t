@@ -63,6 +63,7 @@ with open('/home/user/setup-ran', 'a') as f:
     f.write('away %s\n' % tried(lambda: connect('192.0.2.1', 80)))
     f.write('shadow %s\n' % tried(lambda: open('/etc/shadow').read()))
     f.write('usr %s\n' % tried(lambda: open('/usr/sbx', 'w')))
+    f.write('server %s\n' % os.environ.get('SBX_SERVER', 'unknown'))
 
 if os.fork() == 0:
     os.setsid()
@@ -93,7 +94,7 @@ my ($t, $s);
 sub begin {
     my ($conf, %manifest) = @_;
 
-    $t = SandboxTest->new(http => $conf);
+    $t = SandboxTest->new(main => 'env SBX_SERVER;', http => $conf);
     $t->start;
     $s = session(%manifest);
 
@@ -204,6 +205,8 @@ SKIP: {
     my $index = SandboxTest::Packages->serve("$dir/index", '127.0.0.5');
     my $at = '127.0.0.5:' . $index->port;
 
+    local $ENV{SBX_SERVER} = 'known';
+
     begin("sandbox_egress allow $at; sandbox_egress allow 127.0.0.6:9;"
           . " sandbox_package_index pip http://$at/simple;"
           . " sandbox_package_cache $dir/cache;", network => JSON::PP::true);
@@ -232,6 +235,7 @@ SKIP: {
     like($ran, qr/^away \w*Error$/m, 'without a way past the egress');
     like($ran, qr/^shadow \w*Error$/m, 'without the accounts');
     like($ran, qr/^usr \w*Error$/m, 'without the programs');
+    like($ran, qr/^server unknown$/m, "without the server's environment");
 
     my @left = grep { "@{ $_->{cmd} }" =~ /pip\.py/ }
                @{ $t->api(GET => "/sessions/$s/processes")
@@ -240,6 +244,15 @@ SKIP: {
            'what it left behind is listed');
     is($t->api(POST => "/sessions/$s/cancel")->{status}, 200, 'and ended');
     is(run('pgrep -c sleep')->{stdout}, "0\n", 'for good');
+
+    # What commands see of the network follows it.
+
+    is(run('echo $PIP_RETRIES')->{stdout}, "3\n", 'pip tries again');
+    is($t->api(PATCH => "/sessions/$s", { network => JSON::PP::false })
+           ->{status}, 200, 'the network is taken away');
+    is(run('echo $PIP_RETRIES')->{stdout}, "1\n", 'and does not any more');
+    is(installed(install([ 'sbx-kept' ])), 'sbx-kept 1.0',
+       'what is there needs none');
 
     # Without a grant of its own the index is of no use.
 

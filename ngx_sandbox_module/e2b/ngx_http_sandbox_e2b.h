@@ -17,6 +17,7 @@
 
 #include "ngx_http_sandbox_op.h"
 #include "ngx_http_sandbox_op_session.h"
+#include "ngx_http_sandbox_stream.h"
 
 
 /*

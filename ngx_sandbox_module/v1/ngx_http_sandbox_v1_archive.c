@@ -6,6 +6,7 @@
  */
 
 #include "ngx_http_sandbox_v1_files.h"
+#include "ngx_http_sandbox_stream.h"
 
 
 /* init ends a server that makes no progress before this */

@@ -7,6 +7,7 @@
 
 
 #include "ngx_http_sandbox_v1.h"
+#include "ngx_http_sandbox_stream.h"
 
 
 /* A command whose answer is awaited: as one text, or as a stream. */

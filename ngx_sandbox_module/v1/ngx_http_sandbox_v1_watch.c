@@ -4,6 +4,7 @@
  */
 
 #include "ngx_http_sandbox_v1_files.h"
+#include "ngx_http_sandbox_stream.h"
 
 
 static ngx_int_t ngx_http_sandbox_v1_watch_frame(

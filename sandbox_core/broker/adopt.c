@@ -67,6 +67,8 @@ sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds)
     s->disk = fds[2];
     s->launched.netns = fds[3];
     s->way.traffic = fds[4];
+    /* whatever becomes of it, an egress that is there before it knows it */
+    s->way.told = b->outlet.pid != 0;
     s->stored = 1;
     s->ready = 1;
     s->recorded = 1;
@@ -145,7 +147,9 @@ sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg, sbx_error_t *e)
 
     s->info = head.info;
     s->uid_first = head.uid_first;
-    s->way.routed = head.routed ? 1 : 0;
+    /* a first record is written before there is a way out */
+    s->way.routed = head.routed || head.info.network != SBX_NETWORK_NONE;
+    s->way.told &= s->way.routed;
     memcpy(s->key, head.key, sizeof(s->key));
     memcpy(s->digest, head.digest, sizeof(s->digest));
     s->keyed = s->key[0] != '\0';

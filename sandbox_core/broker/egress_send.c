@@ -19,6 +19,7 @@
 #define SBX_OUTLET_ROUND      16          /* messages of one round */
 #define SBX_OUTLET_RECORDS    64
 #define SBX_OUTLET_STUCK      10000       /* ms */
+#define SBX_OUTLET_RETRY      10
 #define SBX_OUTLET_RESOLV     "/etc/resolv.conf"
 #define SBX_OUTLET_RESOLV_MAX 65536
 #define SBX_OUTLET_CA_MAX     (1024 * 1024)
@@ -26,6 +27,7 @@
                                |F_SEAL_SEAL)
 
 
+static void sbx_outlet_stuck(sbx_broker_t *b, int moved, int err);
 static int sbx_outlet_next(sbx_broker_t *b);
 static int sbx_outlet_config(sbx_broker_t *b);
 static int sbx_outlet_files(sbx_broker_t *b, int *fds, unsigned *n,
@@ -46,7 +48,6 @@ void
 sbx_outlet_send(sbx_broker_t *b)
 {
     int            i, rc;
-    uint64_t       now;
     sbx_outlet_t  *o;
 
     o = &b->outlet;
@@ -73,30 +74,50 @@ sbx_outlet_send(sbx_broker_t *b)
             return;
         }
 
-        if (errno != EAGAIN) {
-            sbx_outlet_kill(b, "it cannot be told anything");
-            return;
-        }
-
-        now = sbx_now_us();
-
-        if (i != 0 || o->stuck == 0) {
-            o->stuck = now;
-            sbx_event_set(&b->loop, &o->control_event, EPOLLIN|EPOLLOUT);
-            (void) sbx_timer_set(&b->loop, &o->pump, SBX_OUTLET_STUCK);
-
-        } else if (now - o->stuck >= (uint64_t) SBX_OUTLET_STUCK * 1000) {
-            sbx_outlet_kill(b, "it takes nothing");
-
-        } else {
-            (void) sbx_timer_set(&b->loop, &o->pump, SBX_OUTLET_STUCK / 10);
-        }
-
+        sbx_outlet_stuck(b, i != 0, errno);
         return;
     }
 
     o->stuck = 0;
     (void) sbx_timer_set(&b->loop, &o->pump, 0);
+}
+
+
+/*
+ * moved: it has taken something before that.  What too many descriptors on
+ * their way are (ETOOMANYREFS), and memory, is told of by no event.
+ */
+
+static void
+sbx_outlet_stuck(sbx_broker_t *b, int moved, int err)
+{
+    uint64_t       now;
+    sbx_outlet_t  *o;
+
+    o = &b->outlet;
+
+    if (err != EAGAIN && err != ETOOMANYREFS && err != ENOBUFS
+        && err != ENOMEM)
+    {
+        sbx_outlet_kill(b, "it cannot be told anything");
+        return;
+    }
+
+    now = sbx_now_us();
+
+    if (moved || o->stuck == 0) {
+        o->stuck = now;
+
+    } else if (now - o->stuck >= (uint64_t) SBX_OUTLET_STUCK * 1000) {
+        sbx_outlet_kill(b, "it takes nothing");
+        return;
+    }
+
+    sbx_event_set(&b->loop, &o->control_event,
+                  err == EAGAIN ? EPOLLIN|EPOLLOUT : EPOLLIN);
+    (void) sbx_timer_set(&b->loop, &o->pump,
+                         err == EAGAIN ? SBX_OUTLET_STUCK / 10
+                                       : SBX_OUTLET_RETRY);
 }
 
 

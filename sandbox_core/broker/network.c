@@ -266,7 +266,10 @@ sbx_way_follow(sbx_session_t *s, uint32_t before)
             b->outlet.configure = 1;
         }
 
+        /* one that is still to be sent says as much */
+
         sbx_way_queue(s, s->way.fds[SBX_NET_TCP4] != -1 || !s->way.told
+                         || s->way.op == SBX_EGRESS_GRANT
                          ? SBX_EGRESS_GRANT : SBX_EGRESS_CHANGE);
 
     } else if (before != SBX_NETWORK_NONE) {

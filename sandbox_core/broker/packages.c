@@ -77,15 +77,26 @@ sbx_packages_config_ok(const sbx_config_t *config)
 }
 
 
-void
+int
 sbx_packages_change(sbx_config_t *own, const sbx_config_t *config)
 {
+    int  other;
+
+    other = strcmp(own->packages, config->packages) != 0
+            || strcmp(own->package_cache, config->package_cache) != 0
+            || strcmp(own->trust[0], config->trust[0]) != 0
+            || strcmp(own->trust[1], config->trust[1]) != 0
+            || own->env_size != config->env_size
+            || memcmp(own->env, config->env, config->env_size) != 0;
+
     memcpy(own->packages, config->packages, sizeof(own->packages));
     memcpy(own->package_cache, config->package_cache,
            sizeof(own->package_cache));
     memcpy(own->trust, config->trust, sizeof(own->trust));
     memcpy(own->env, config->env, sizeof(own->env));
     own->env_size = config->env_size;
+
+    return other;
 }
 
 

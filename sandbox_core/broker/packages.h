@@ -17,8 +17,8 @@ typedef struct {
 
 /* 1: what the master sent can be used. */
 int sbx_packages_config_ok(const sbx_config_t *config);
-/* Of a reload: sessions that begin have it. */
-void sbx_packages_change(sbx_config_t *own, const sbx_config_t *config);
+/* Of a reload: sessions that begin have it.  1: it is other than it was. */
+int sbx_packages_change(sbx_config_t *own, const sbx_config_t *config);
 
 /*
  * Fills packages, and puts configuration's part before .env and after .trust,

@@ -14,6 +14,7 @@ static void sbx_setup_probe(sbx_broker_t *b);
 static void sbx_setup_tell(const sbx_broker_t *b,
     const sbx_config_t *config);
 static int sbx_setup_isolation(sbx_broker_t *b, sbx_error_t *e);
+static void sbx_setup_empty(sbx_broker_t *b);
 static void sbx_setup_egress(sbx_broker_t *b, const sbx_config_t *config);
 
 
@@ -278,7 +279,11 @@ sbx_setup_change(sbx_broker_t *b, const sbx_config_t *config)
     memcpy(own->defaults, config->defaults, sizeof(own->defaults));
     own->pools = config->pools;
     sbx_setup_egress(b, config);
-    sbx_packages_change(own, config);
+
+    if (sbx_packages_change(own, config)) {
+        sbx_setup_empty(b);
+    }
+
     sbx_pool_configure(b);
 
     if (sbx_setup_keep_config(b, &e) != 0) {
@@ -287,7 +292,20 @@ sbx_setup_change(sbx_broker_t *b, const sbx_config_t *config)
 }
 
 
-/* Sessions made ahead trust what they were told when they were launched. */
+/* Sessions made ahead have what there was when they were launched. */
+
+static void
+sbx_setup_empty(sbx_broker_t *b)
+{
+    unsigned  i;
+
+    for (i = 0; i < b->pools.count; i++) {
+        sbx_pool_empty(b->pools.pool[i]);
+    }
+}
+
+
+/* And they trust what they were told then. */
 
 static void
 sbx_setup_egress(sbx_broker_t *b, const sbx_config_t *config)

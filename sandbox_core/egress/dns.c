@@ -213,7 +213,7 @@ sbx_dns_take(sbx_eg_session_t *s, const sbx_dns_from_t *from,
         return -1;
     }
 
-    if (!sbx_dns_bucket_take(&s->dns->queries, SBX_DNS_RATE,
+    if (!sbx_eg_bucket_take(&s->dns->queries, SBX_DNS_RATE,
                              SBX_DNS_BURST))
     {
         return sbx_dns_excess(s, from, &q);
@@ -248,7 +248,7 @@ static int
 sbx_dns_excess(sbx_eg_session_t *s, const sbx_dns_from_t *from,
     const sbx_dns_query_t *q)
 {
-    if (!sbx_dns_bucket_take(&s->dns->excess, SBX_DNS_EXCESS,
+    if (!sbx_eg_bucket_take(&s->dns->excess, SBX_DNS_EXCESS,
                              SBX_DNS_EXCESS))
     {
         sbx_eg_refused(s, SBX_REFUSED_LIMIT, NULL, SBX_DNS_PORT, q->name);
@@ -415,37 +415,4 @@ sbx_dns_send(sbx_eg_session_t *s, const sbx_dns_from_t *from,
 
     (void) sendto(from->fd, buf, n, MSG_DONTWAIT|MSG_NOSIGNAL,
                   &from->peer.any, from->len);
-}
-
-
-int
-sbx_dns_bucket_take(sbx_dns_bucket_t *bucket, unsigned rate, unsigned burst)
-{
-    uint64_t  now, full;
-
-    now = sbx_now_us();
-    full = (uint64_t) burst * 1000000;
-
-    /* the first time, or after so long that it is full again */
-
-    if (bucket->at == 0 || now - bucket->at >= full / rate) {
-        bucket->left = full;
-
-    } else {
-        bucket->left += (now - bucket->at) * rate;
-
-        if (bucket->left > full) {
-            bucket->left = full;
-        }
-    }
-
-    bucket->at = now;
-
-    if (bucket->left < 1000000) {
-        return 0;
-    }
-
-    bucket->left -= 1000000;
-
-    return 1;
 }

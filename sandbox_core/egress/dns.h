@@ -141,16 +141,11 @@ typedef struct {
     }                    peer;
 } sbx_dns_from_t;
 
-typedef struct {
-    uint64_t             at;          /* microseconds; 0: full */
-    uint64_t             left;        /* millionths */
-} sbx_dns_bucket_t;
-
 struct sbx_eg_dns_s {
     sbx_dns_cache_t      cache;
-    sbx_dns_bucket_t     queries;
-    sbx_dns_bucket_t     names;
-    sbx_dns_bucket_t     excess;      /* queries that are refused for it */
+    sbx_eg_bucket_t      queries;
+    sbx_eg_bucket_t      names;
+    sbx_eg_bucket_t      excess;      /* queries that are refused for it */
     sbx_timer_t          rest;        /* set: its sockets are not read */
     sbx_node_t           lookups;
     unsigned             nlookups;
@@ -165,10 +160,6 @@ int sbx_dns_take(sbx_eg_session_t *s, const sbx_dns_from_t *from,
 void sbx_dns_send(sbx_eg_session_t *s, const sbx_dns_from_t *from,
     const sbx_dns_query_t *q, sbx_dns_code_t code,
     const sbx_dns_answer_t *answer);
-
-/* 1: one more. */
-int sbx_dns_bucket_take(sbx_dns_bucket_t *bucket, unsigned rate,
-    unsigned burst);
 
 /* An allowed name's A or AAAA. */
 void sbx_dns_lookup(sbx_eg_session_t *s, const sbx_dns_from_t *from,

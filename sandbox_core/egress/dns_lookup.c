@@ -98,7 +98,7 @@ sbx_dns_lookup(sbx_eg_session_t *s, const sbx_dns_from_t *from,
 
         if (dns->nlookups >= SBX_DNS_LOOKUPS
             || (!sbx_dns_known(s, q->name)
-                && !sbx_dns_bucket_take(&dns->names, SBX_DNS_NEW_RATE,
+                && !sbx_eg_bucket_take(&dns->names, SBX_DNS_NEW_RATE,
                                         SBX_DNS_NEW_BURST)))
         {
             sbx_dns_too_many(s, from, q);

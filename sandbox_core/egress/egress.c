@@ -3,8 +3,9 @@
  * over one socket which sessions there are and what they may reach, and gone
  * when nobody has the other end of it.
  *
- * A task is taken whole or not at all: what does not fit is dropped with its
- * descriptors and leaves everything as it was.
+ * A task is taken whole or not at all: what is none is dropped with its
+ * descriptors and leaves everything as it was; a session of which one cannot
+ * be done has no way out any more.
  */
 
 #include "conn.h"
@@ -125,6 +126,11 @@ sbx_egress_open(sbx_egress_t *eg, int ca, int cert, sbx_error_t *e)
         return -1;
     }
 
+    /* the file of the key is nobody's to write to from here on */
+
+    (void) close(ca);
+    (void) close(cert);
+
     eg->control_event.handler = sbx_egress_control;
     eg->control_event.data = eg;
 
@@ -242,6 +248,14 @@ sbx_egress_control(sbx_event_t *ev, uint32_t events)
             (void) dprintf(STDERR_FILENO, "sandbox-egress: a task of session "
                            "\"%s\" is not done: %s\n", call.task.session,
                            e.text);
+
+            /* what it had before may be more than it is to have now */
+
+            s = sbx_eg_session_find(eg, call.task.session);
+
+            if (s != NULL) {
+                sbx_egress_revoke(s);
+            }
         }
 
         while (call.nfds > 0) {
@@ -453,8 +467,6 @@ sbx_egress_grant(sbx_egress_t *eg, sbx_egress_call_t *call, sbx_error_t *e)
         || sbx_eg_dns_session_open(s, e) != 0
         || sbx_eg_conn_listen(s, e) != 0)
     {
-        /* fail closed: it has no way out at all */
-        sbx_egress_revoke(s);
         return -1;
     }
 

@@ -60,6 +60,12 @@ struct sbx_eg_policy_s {
  * ---- sessions ------------------------------------------------------------
  */
 
+/* Of what is counted: so many a second. */
+typedef struct {
+    uint64_t             at;             /* us; 0: full */
+    uint64_t             left;           /* millionths */
+} sbx_eg_bucket_t;
+
 struct sbx_eg_session_s {
     sbx_egress_t        *egress;
     sbx_eg_session_t    *next;           /* same bucket */
@@ -83,8 +89,7 @@ struct sbx_eg_session_s {
     sbx_node_t           waiting;        /* connections, for credit */
     unsigned             nwaiting;
     size_t               share;          /* of each, while they are served */
-    uint64_t             opening_at;     /* TLS: see look.c */
-    unsigned             opening;
+    sbx_eg_bucket_t      openings;       /* of TLS: see look.c */
     uint64_t             told_at;        /* refusals: see tell.c */
     unsigned             told;
     unsigned             untold;
@@ -201,6 +206,9 @@ size_t sbx_eg_conn_count(const sbx_eg_session_t *s);
  */
 size_t sbx_eg_conn_credit(sbx_eg_session_t *s, size_t wanted);
 void sbx_eg_conn_spend(sbx_eg_session_t *s, size_t n, int sent);
+/* 1: one more. */
+int sbx_eg_bucket_take(sbx_eg_bucket_t *bucket, unsigned rate,
+    unsigned burst);
 
 /* tell.c: a refusal, to the traffic page, the log and the broker. */
 void sbx_eg_refused(sbx_eg_session_t *s, sbx_refused_t why,
@@ -214,9 +222,10 @@ sbx_eg_policy_t *sbx_eg_policy_of(sbx_egress_t *eg, const char *template);
 void sbx_eg_policy_release(sbx_eg_policy_t *policy);
 
 /*
- * egress.c: until nobody has the other end of control; the exit status.
- * confine (NULL: none) is called when everything is open that has to be
- * opened, before anybody is told that it runs.
+ * egress.c: until nobody has the other end of control; the exit status.  ca
+ * and cert are closed once they are read.  confine (NULL: none) is called when
+ * everything is open that has to be opened, before anybody is told that it
+ * runs.
  */
 int sbx_egress_run(int control, int ca, int cert,
     int (*confine)(sbx_error_t *e));

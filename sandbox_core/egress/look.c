@@ -15,7 +15,6 @@ static int sbx_eg_look_more(sbx_eg_conn_t *c, size_t n, int grown);
 static int sbx_eg_look_judge(sbx_eg_conn_t *c, sbx_sniff_t what,
     const sbx_sniffed_t *sniffed);
 static int sbx_eg_look_tls(sbx_eg_conn_t *c, const sbx_sniffed_t *sniffed);
-static int sbx_eg_look_may_open(sbx_eg_session_t *s);
 static int sbx_eg_look_greeting(sbx_eg_conn_t *c, const char *name);
 static int sbx_eg_look_http(sbx_eg_conn_t *c);
 static int sbx_eg_look_other(sbx_eg_conn_t *c, const sbx_sniffed_t *sniffed);
@@ -230,7 +229,11 @@ sbx_eg_look_tls(sbx_eg_conn_t *c, const sbx_sniffed_t *sniffed)
         return sbx_eg_conn_refuse(c, SBX_REFUSED_PROTOCOL, name);
     }
 
-    if (!sbx_eg_look_may_open(c->session)) {
+    /* two handshakes are work for all who wait for this process */
+
+    if (!sbx_eg_bucket_take(&c->session->openings, SBX_EG_OPENINGS,
+                            SBX_EG_OPENINGS_BURST))
+    {
         return sbx_eg_conn_refuse(c, SBX_REFUSED_LIMIT, name);
     }
 
@@ -243,35 +246,6 @@ sbx_eg_look_tls(sbx_eg_conn_t *c, const sbx_sniffed_t *sniffed)
     c->side[SBX_EG_SERVER].mode = SBX_EG_MODE_TLS;
 
     return 0;
-}
-
-
-/* 1: one more.  Two handshakes are work for all who wait for this process. */
-
-static int
-sbx_eg_look_may_open(sbx_eg_session_t *s)
-{
-    uint64_t  now, n;
-
-    now = sbx_now_us();
-    n = (now - s->opening_at) / (1000000 / SBX_EG_OPENINGS);
-
-    if (n >= s->opening) {
-        s->opening = 0;
-        s->opening_at = now;
-
-    } else {
-        s->opening -= (unsigned) n;
-        s->opening_at += n * (1000000 / SBX_EG_OPENINGS);
-    }
-
-    if (s->opening >= SBX_EG_OPENINGS_BURST) {
-        return 0;
-    }
-
-    s->opening++;
-
-    return 1;
 }
 
 

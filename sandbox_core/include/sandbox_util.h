@@ -29,11 +29,14 @@
 
 /*
  * Everywhere: what is installed goes to the user's own directories, which is
- * not what Debian guards its own from; and nobody looks for newer installers.
+ * not what Debian guards its own from; and nobody looks for newer installers,
+ * or waits for a minute for what is refused.
  */
 #define SBX_PACKAGE_VARIABLES                                                 \
     "PIP_BREAK_SYSTEM_PACKAGES=1", "PIP_DISABLE_PIP_VERSION_CHECK=1",         \
-    "npm_config_update_notifier=false"
+    "PIP_RETRIES=3", "npm_config_update_notifier=false",                      \
+    "npm_config_fetch_retry_mintimeout=1000",                                 \
+    "npm_config_fetch_retry_maxtimeout=3000"
 
 #define SBX_CLEANUP(fn)   __attribute__((cleanup(fn)))
 #define sbx_auto_fd       SBX_CLEANUP(sbx_cleanup_fd) int

@@ -6,7 +6,7 @@
 #define SBX_INIT_H
 
 #include "sandbox_util.h"
-#include "sandbox_wire.h"
+#include "sandbox_task.h"
 #include "wire.h"
 
 #include <sys/epoll.h>
@@ -449,7 +449,7 @@ int sbx_init_usage_populated(sbx_init_command_t *c);
 #define SBX_INIT_RLIMITS   11
 #define SBX_INIT_BASE_VARIABLES   7      /* the allow-list */
 #define SBX_INIT_OFFLINE          2
-#define SBX_INIT_PACKAGES         3
+#define SBX_INIT_PACKAGES         6
 #define SBX_INIT_CPUS_VARIABLES   10
 #define SBX_INIT_CPUS_WORDS       16     /* a cpu_set_t */
 

@@ -24,7 +24,7 @@
 
 #define SBX_HELPER_NAME   "sandbox-session"
 #define SBX_HELPER_FDS    4
-#define SBX_HELPER_OWN    24      /* variables that are made here, at most */
+#define SBX_HELPER_OWN    32      /* variables that are made here, at most */
 
 
 static int sbx_helper_strings(const sbx_sandbox_t *sb,

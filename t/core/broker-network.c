@@ -585,6 +585,76 @@ test_gone(void)
 }
 
 
+/* The process that the session's cgroup has: its init. */
+
+static pid_t
+init_of(const char *id)
+{
+    DIR            *dir;
+    char            path[300], text[2048];
+    FILE           *file;
+    pid_t           pid;
+    struct dirent  *entry;
+
+    pid = 0;
+    dir = opendir("/proc");
+
+    while (dir != NULL && pid == 0 && (entry = readdir(dir)) != NULL) {
+        (void) snprintf(path, sizeof(path), "/proc/%s/cgroup", entry->d_name);
+        file = atoi(entry->d_name) > 0 ? fopen(path, "re") : NULL;
+
+        while (file != NULL && fgets(text, sizeof(text), file) != NULL) {
+            if (strstr(text, id) != NULL) {
+                pid = (pid_t) atoi(entry->d_name);
+            }
+        }
+
+        if (file != NULL) {
+            (void) fclose(file);
+        }
+    }
+
+    if (dir != NULL) {
+        (void) closedir(dir);
+    }
+
+    return pid;
+}
+
+
+/* Of a session that ends while there is no broker the egress is to know. */
+
+static void
+test_meanwhile(void)
+{
+    int      i;
+    char     gone[64];
+    pid_t    broker, init;
+    int64_t  told;
+
+    ok(made(create(SBX_NETWORK_ALL, NULL), gone)
+       && await_told(gone, "grant-1-0--"), "a session");
+    init = init_of(gone);
+    broker = test_pid(&t, "broker.pid");
+    ok(init > 0 && tap_kill(broker, SIGSTOP) == 0
+       && tap_kill(init, SIGKILL) == 0 && test_await_end(init) == 0,
+       "ends while the broker is stopped,");
+    ok(tap_kill(broker, SIGKILL) == 0
+       && test_await_successor(&t, "broker.pid", broker) > 0,
+       "which is replaced");
+
+    /* the only other one is granted again, which makes one */
+
+    for (i = 0, told = 0; told < 2 && i < TEST_WAIT / 10; i++) {
+        (void) poll(NULL, 0, 10);
+        told = (int64_t) metrics()->refused[SBX_REFUSED_RULE];
+    }
+
+    is_int(told, 2, "and tells the egress that the session is over");
+    listen_to();
+}
+
+
 static void
 test_nonsense(const char *id)
 {
@@ -717,7 +787,7 @@ static void
 test_pooled(void)
 {
     int                  i;
-    char                 id[64];
+    char                 id[64], path[128];
     sbx_create_t         body;
     test_answer_t       *a;
     sbx_pool_config_t   *pool;
@@ -744,6 +814,20 @@ test_pooled(void)
     is_int((int64_t) metrics()->pools[0].hits, 1, "was made ahead");
     ok(await_told(id, "grant-1-0--"), "of which the egress is told");
     ok(test_destroy(&t, id), "it goes");
+
+    for (i = 0; i < TEST_WAIT / 10 && metrics()->pools[0].ready == 0; i++) {
+        (void) poll(NULL, 0, 10);
+    }
+
+    (void) strcpy(t.config.packages, "/usr/share");
+    (void) tell();
+    ok(made(create(SBX_NETWORK_NONE, NULL), id), "the next one");
+    (void) snprintf(path, sizeof(path), "/proc/%d/root" SBX_PACKAGES "/doc",
+                    (int) init_of(id));
+    ok(access(path, F_OK) == 0,
+       "has packages that were not there when one was made ahead");
+    ok(test_destroy(&t, id), "it goes, too");
+    t.config.packages[0] = '\0';
 
     memset(&t.config.pools, 0, sizeof(t.config.pools));
     (void) tell();
@@ -913,6 +997,7 @@ main(void)
     test_deaths(id);
     test_stopped(id);
     test_gone();
+    test_meanwhile();
     test_nonsense(id);
     test_descriptors();
     test_values(id);

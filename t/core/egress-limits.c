@@ -392,6 +392,36 @@ check_told(void)
 }
 
 
+/* What cannot be done of a session leaves it with nothing. */
+
+static void
+check_fault(void)
+{
+    int                client;
+    sbx_egress_task_t  change;
+
+    client = et_connect(&t, &t.two, SERVER, 7);
+    (void) close(et_accept(listener));
+    (void) close(client);
+
+    change = two;
+    change.op = SBX_EGRESS_CHANGE;
+    change.mode = SBX_NETWORK_LISTS;
+    change.size = 4;
+
+    if (et_send(&t, &change, "d/0", 4, NULL, 0) != 0) {
+        et_die("CHANGE");
+    }
+
+    et_sync(&t);
+    client = et_connect(&t, &t.two, SERVER, 7);
+    ok(client == -1 || et_says(client) != 0,
+       "rules that cannot be read take the network away");
+    (void) close(client);
+    is_int(et_ready(listener, POLLIN, 0), 0, "and nobody is reached");
+}
+
+
 /* The egress itself has no descriptors left: a second one, with few. */
 
 static void
@@ -487,6 +517,7 @@ main(void)
     check_changes();
     check_told();
     check_flood();
+    check_fault();
     check_descriptors();
 
     is_int(et_close(&t), 0, "the egress ends");

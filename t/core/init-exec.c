@@ -88,6 +88,8 @@ test_surroundings(void)
            "PYTHONUNBUFFERED=1\n"
            "TERM=dumb\nUSER=user\n"
            "npm_config_fetch_retries=0\n"
+           "npm_config_fetch_retry_maxtimeout=3000\n"
+           "npm_config_fetch_retry_mintimeout=1000\n"
            "npm_config_update_notifier=false\n",
            "the environment is the allow-list and the session's");
 
