@@ -64,7 +64,7 @@ TRAP_FLAGS := -fsanitize=undefined $(if $(findstring clang,$(CC)),\
 
 CORE_BASE  := -std=gnu11 -D_GNU_SOURCE -g $(WARNINGS) -fvisibility=hidden \
               -fPIC -fstack-protector-strong
-CORE_LIBS  := -lseccomp -lcap -lpcre2-8 -lyajl -l:libarchive.a -lz -lnftnl -lmnl
+CORE_LIBS  := -lseccomp -lcap -lpcre2-8 -lyajl -l:libarchive.a -lz -lmnl
 # Of the egress, and of what tests its parts.
 EGRESS_LIBS := -lcares -lssl -lcrypto
 CORE_LINK  := -pie -Wl,-z,relro,-z,now -Wl,-z,noexecstack -Wl,--as-needed

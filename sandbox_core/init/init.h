@@ -6,7 +6,7 @@
 #define SBX_INIT_H
 
 #include "sandbox_util.h"
-#include "sandbox_wire.h"
+#include "sandbox_task.h"
 #include "wire.h"
 
 #include <sys/epoll.h>

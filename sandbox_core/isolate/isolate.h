@@ -7,7 +7,7 @@
 #define SBX_ISOLATE_H
 
 #include "sandbox_util.h"
-#include "sandbox_wire.h"
+#include "sandbox_task.h"
 #include "storage.h"
 
 

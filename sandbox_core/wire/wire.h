@@ -7,7 +7,7 @@
 #ifndef SBX_WIRE_H
 #define SBX_WIRE_H
 
-#include "sandbox_wire.h"
+#include "sandbox_task.h"
 
 #include <sys/types.h>
 
