@@ -28,11 +28,15 @@
 
 
 #define SBX_EG_ACCEPTS        32        /* of one listener, one round */
-#define SBX_EG_ROUNDS         8         /* of one side, one event */
+#define SBX_EG_ROUNDS         4         /* of one side, one event */
 #define SBX_EG_SPLICE_MAX     (1024 * 1024)
 #define SBX_EG_COPY_MAX       SBX_EG_FIRST_MAX
-#define SBX_EG_PIPE_SIZE      (256 * 1024)
-#define SBX_EG_PIPES_MAX      256       /* beyond them bytes are copied */
+/* The kernel gives a user 64 MB of pipes: a few have room for as many bytes as
+ * sockets have, which is what transfers without a peer get; beyond
+ * SBX_EG_PIPES_MAX bytes are copied. */
+#define SBX_EG_PIPE_SIZE      (1024 * 1024)
+#define SBX_EG_PIPE_SMALL     (128 * 1024)
+#define SBX_EG_PIPES_MAX      256
 #define SBX_EG_PIPES_SPARE    32
 #define SBX_EG_CONNECT_WAIT   20000     /* ms */
 #define SBX_EG_ACCEPT_PAUSE   50        /* ms without accepting, where the

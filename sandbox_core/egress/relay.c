@@ -140,7 +140,9 @@ sbx_eg_relay_pipe(sbx_egress_t *eg)
 
     /* what is not granted leaves it as it is */
 
-    (void) fcntl(pipe->fds[1], F_SETPIPE_SZ, SBX_EG_PIPE_SIZE);
+    (void) fcntl(pipe->fds[1], F_SETPIPE_SZ,
+                 relay->npipes < SBX_EG_PIPES_SPARE ? SBX_EG_PIPE_SIZE
+                                                    : SBX_EG_PIPE_SMALL);
 
     relay->npipes++;
 
