@@ -26,6 +26,7 @@
 static void sbx_way_close_fds(sbx_session_t *s);
 static void sbx_way_queue(sbx_session_t *s, sbx_egress_op_t op);
 static int sbx_way_read(const sbx_session_t *s, sbx_traffic_t *traffic);
+static uint32_t sbx_way_more(uint32_t a, uint32_t b);
 static void sbx_way_log(sbx_broker_t *b, const sbx_session_t *s,
     const sbx_f_refusal_t *refusal);
 
@@ -518,6 +519,8 @@ sbx_way_refused(sbx_broker_t *b, const sbx_egress_record_t *record)
 
     sbx_way_log(b, s, &refusal);
 
+    refusal.more = sbx_way_more(refusal.more, s->way.unheard);
+
     while (!sbx_list_empty(&b->outlet.listeners)) {
         call = sbx_node_of(b->outlet.listeners.next, sbx_call_out_t, wait);
 
@@ -528,9 +531,19 @@ sbx_way_refused(sbx_broker_t *b, const sbx_egress_record_t *record)
             == 0)
         {
             sbx_call_push(call);
+            s->way.unheard = 0;
             return;
         }
     }
+
+    s->way.unheard = sbx_way_more(refusal.more, 1);
+}
+
+
+static uint32_t
+sbx_way_more(uint32_t a, uint32_t b)
+{
+    return a > UINT32_MAX - b ? UINT32_MAX : a + b;
 }
 
 
