@@ -251,6 +251,47 @@ SKIP: {
 }
 
 
+# A network is given by nftables or not at all.
+
+SKIP: {
+    skip 'no filter can be installed', 1 if !can_be_without('netlink');
+
+    subtest 'a machine that can give no network' => sub {
+        my $t = SandboxTest->new(wrapper => without('netlink'),
+                                 http => 'sandbox_egress allow *;')->start;
+
+        my $layers = $t->api(GET => '/capabilities')->{json};
+
+        for my $name (qw(network_grants network_conntrack network_ipv6)) {
+            ok(!$layers->{$name}{enforced}, "$name is not there");
+        }
+
+        like($layers->{network_grants}{mend}, qr/nf_tables/,
+             'and how it would be');
+
+        my $res = $t->api(POST => '/sessions',
+                          { %$who, manifest => { network =>
+                                                 JSON::PP::true } });
+        is("$res->{status} $res->{json}{code}", '400 E2002',
+           'a session that asks for one is refused');
+        like($res->{json}{detail}, qr{^/manifest/network: this machine},
+             'for that');
+
+        my $id = $t->session;
+        is($t->api(GET => "/sessions/$id")->{json}{network}, 'none',
+           'others have none');
+        $res = $t->api(PATCH => "/sessions/$id",
+                       { network => JSON::PP::true });
+        is("$res->{status} $res->{json}{code}", '400 E2002',
+           'and are given none');
+        like($t->run($id, [ 'bash', '-c', 'echo > /dev/tcp/192.0.2.1/80' ])
+               ->{stderr}, qr/unreachable/, 'by anything');
+
+        $t->finish;
+    };
+}
+
+
 # Nothing at all runs without these.
 
 sub no_start {

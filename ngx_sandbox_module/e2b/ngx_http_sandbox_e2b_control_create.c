@@ -70,7 +70,7 @@ static int ngx_http_sandbox_e2b_create_refuse(
 static int ngx_http_sandbox_e2b_create_body(ngx_http_request_t *r,
     const ngx_http_sandbox_e2b_new_t *new, uint64_t seconds,
     ngx_http_sandbox_op_create_t *body, sbx_error_t *e);
-static void ngx_http_sandbox_e2b_create_network(ngx_http_request_t *r,
+static void ngx_http_sandbox_e2b_create_network(
     const ngx_http_sandbox_e2b_new_t *new,
     ngx_http_sandbox_op_manifest_t *manifest);
 static int ngx_http_sandbox_e2b_create_limits(ngx_http_request_t *r,
@@ -325,7 +325,7 @@ ngx_http_sandbox_e2b_create_body(ngx_http_request_t *r,
 
     body->template = new->template;
     body->metadata = new->metadata;
-    ngx_http_sandbox_e2b_create_network(r, new, &body->manifest);
+    ngx_http_sandbox_e2b_create_network(new, &body->manifest);
 
     /* a body of this API has no names: one tenant's users may be one */
 
@@ -355,14 +355,9 @@ ngx_http_sandbox_e2b_create_body(ngx_http_request_t *r,
  * operator grants, be it nothing. */
 
 static void
-ngx_http_sandbox_e2b_create_network(ngx_http_request_t *r,
-    const ngx_http_sandbox_e2b_new_t *new,
+ngx_http_sandbox_e2b_create_network(const ngx_http_sandbox_e2b_new_t *new,
     ngx_http_sandbox_op_manifest_t *manifest)
 {
-    ngx_http_sandbox_main_conf_t  *smcf;
-
-    smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
-
     manifest->network_first = ngx_http_sandbox_e2b_network_asked(
                                   &new->network.out, new->internet,
                                   &manifest->network);
@@ -370,12 +365,6 @@ ngx_http_sandbox_e2b_create_network(ngx_http_request_t *r,
     manifest->network_seen = new->internet_seen
                              || new->network.out.allow.nelts != 0
                              || new->network.out.deny.nelts != 0;
-
-    if (manifest->network.allow.nelts == 0
-        && smcf->config->egress_size == 0)
-    {
-        ngx_memzero(&manifest->network, sizeof(sbx_json_network_t));
-    }
 }
 
 

@@ -187,18 +187,22 @@ ngx_http_sandbox_e2b_network(ngx_http_request_t *r)
 
     first = ngx_http_sandbox_e2b_network_asked(&body.out, body.internet,
                                                &asked);
-    smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
-
-    if (asked.allow.nelts == 0 && smcf->config->egress_size == 0) {
-        ngx_memzero(&asked, sizeof(asked));
-    }
 
     if (ngx_http_sandbox_op_network(r->pool, &asked, first, "/network",
                                     &network, &e)
-        != 0
-        || ngx_http_sandbox_op_patch_blob(r, NULL, &network, &patch, &blob,
-                                          &e)
-           != 0)
+        != 0)
+    {
+        return ngx_http_sandbox_e2b_fault(r, &e);
+    }
+
+    smcf = ngx_http_get_module_main_conf(r, ngx_http_sandbox_module);
+
+    if (asked.allow.nelts == 0 && smcf->config->egress_size == 0) {
+        ngx_memzero(&network, sizeof(network));
+    }
+
+    if (ngx_http_sandbox_op_patch_blob(r, NULL, &network, &patch, &blob, &e)
+        != 0)
     {
         return ngx_http_sandbox_e2b_fault(r, &e);
     }

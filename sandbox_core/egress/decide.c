@@ -333,9 +333,12 @@ sbx_eg_decide_whose(sbx_eg_session_t *s, const uint8_t address[16],
         return 1;
     }
 
+    /* an address is no name; where names are denied it may be any of theirs */
+
     if (sbx_eg_decide_literal(host, literal)) {
         return memcmp(literal, address, 16) != 0
-               || !sbx_eg_decide_both(s, address, port, NULL);
+               || !sbx_eg_decide_both(s, address, port, NULL)
+               || sbx_eg_decide_bare(s, address, port) != 0;
     }
 
     /* what is denied by name is not allowed by its address either */
@@ -356,7 +359,10 @@ sbx_eg_decide_whose(sbx_eg_session_t *s, const uint8_t address[16],
     }
 
     if (sbx_eg_decide_both(s, address, port, NULL)) {
-        return 0;
+
+        /* whose address it is by what was looked up, not by what is said */
+
+        return !known && sbx_eg_decide_bare(s, address, port) != 0;
     }
 
     return !known || !sbx_eg_decide_both(s, address, port, host);

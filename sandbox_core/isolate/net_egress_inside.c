@@ -43,9 +43,9 @@
 
 static const char  *sbx_egress_calls[] = {
     /* bytes */
-    "read", "write", "readv", "writev", "pread64", "pwrite64", "lseek",
+    "read", "write", "readv", "writev", "pread64", "lseek",
     "recvfrom", "recvmsg", "recvmmsg", "sendto", "sendmsg", "sendmmsg",
-    "splice", "pipe2", "close", "fstat", "fsync", "fdatasync", "ftruncate",
+    "splice", "pipe2", "close", "fstat",
 
     /* sockets */
     "connect", "accept4", "shutdown", "getsockname", "getpeername",
@@ -73,8 +73,8 @@ typedef struct {
 } sbx_egress_one_of_t;
 
 static const sbx_egress_one_of_t  sbx_egress_one_of[] = {
-    { "fcntl", 1, 7, { F_GETFL, F_SETFL, F_GETFD, F_SETFD, F_GET_SEALS,
-                       F_SETPIPE_SZ, F_DUPFD_CLOEXEC } },
+    { "fcntl", 1, 5, { F_GETFL, F_GETFD, F_SETFD, F_GET_SEALS,
+                       F_SETPIPE_SZ } },
     /* the latter: of stdio, of a log that is a device */
     { "ioctl", 1, 2, { FIONREAD, TCGETS } },
     /* fstat() of a libc that has no call of that name; it opens nothing */
@@ -161,7 +161,7 @@ sbx_egress_filter(scmp_filter_ctx filter)
 {
     int                   rc;
     size_t                i, k;
-    struct scmp_arg_cmp   arg;
+    struct scmp_arg_cmp   arg, flags[2];
 
     /* a search rather than a walk, as every byte passes here */
 
@@ -186,6 +186,17 @@ sbx_egress_filter(scmp_filter_ctx filter)
                 return rc;
             }
         }
+    }
+
+    /* what is written to the log stays appended to it */
+
+    flags[0] = SCMP_A0(SCMP_CMP_GT, STDERR_FILENO);
+    flags[1] = SCMP_A1(SCMP_CMP_EQ, F_SETFL);
+
+    rc = sbx_egress_filter_allow(filter, "fcntl", 2, flags);
+
+    if (rc != 0) {
+        return rc;
     }
 
     rc = sbx_egress_filter_sockets(filter);

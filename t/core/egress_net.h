@@ -39,7 +39,7 @@
 /* No test uses all of it. */
 #pragma GCC diagnostic ignored "-Wunused-function"
 
-#define ET_WAIT     10000         /* ms, for anything */
+#define ET_WAIT     30000         /* ms, for anything */
 #define ET_ID       "itest0000000000000000000001"
 #define ET_ID_TWO   "itest0000000000000000000002"
 

@@ -184,7 +184,8 @@ do_all_that_is_needed(void)
     NEED(recv(fd, told, sizeof(told), 0) > 0);
     NEED(clock_gettime(CLOCK_MONOTONIC, &ts) == 0);
     NEED(syscall(SYS_getrandom, buf, sizeof(buf), 0) == sizeof(buf));
-    NEED(ftruncate(4, 0) == 0 && pwrite(4, "key", 3, 0) == 3);
+    NEED(pread(4, buf, 1, 0) >= 0);
+    NEED(dprintf(STDERR_FILENO, "# confined\n") > 0);
     free(malloc(1 << 22));
 
     return 0;
@@ -236,6 +237,11 @@ TRY(try_pidfd, syscall(SYS_pidfd_open, 1, 0))
 TRY(try_ioctl, syscall(SYS_ioctl, 0, 0x5412 /* TIOCSTI */, told))
 TRY(try_limits, syscall(SYS_prlimit64, 2, RLIMIT_CORE, NULL, NULL))
 TRY(try_setuid, setuid(0))
+TRY(try_empty, ftruncate(4, 0))
+TRY(try_write_over, pwrite(4, "key", 3, 0))
+TRY(try_append, fcntl(STDERR_FILENO, F_SETFL, 0))
+TRY(try_dup, fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 10))
+TRY(try_dup2, dup2(STDERR_FILENO, 10))
 
 #define ROW(name)  { #name, try_ ## name }
 
@@ -247,7 +253,8 @@ static const forbidden_t  forbidden[] = {
     ROW(filter), ROW(bpf_filter), ROW(ulp), ROW(ip_options), ROW(code),
     ROW(make_code), ROW(memfd), ROW(unshare), ROW(setns), ROW(bpf),
     ROW(io_uring), ROW(prctl), ROW(pidfd), ROW(ioctl), ROW(limits),
-    ROW(setuid)
+    ROW(setuid), ROW(empty), ROW(write_over), ROW(append), ROW(dup),
+    ROW(dup2)
 };
 
 
@@ -298,6 +305,12 @@ egress_main(void)
         || listen(fd, 5) == -1)
     {
         say("no listener: %d, %s\n", fd, strerror(errno));
+    }
+
+    /* its key, which is written before */
+
+    if (pwrite(4, "key", 3, 0) != 3) {
+        say("no key: %s\n", strerror(errno));
     }
 
     status = confined(do_all_that_is_needed, NULL);
