@@ -77,6 +77,7 @@ typedef struct {
     unsigned          adopted:1;     /* it has been ready to another broker */
     unsigned          configure:1;   /* CONFIG is to be sent */
     unsigned          failing:1;     /* the last start came to nothing */
+    unsigned          unfit:1;       /* it has not taken what it was told */
 } sbx_outlet_t;
 
 
@@ -111,7 +112,7 @@ int sbx_outlet_exited(sbx_broker_t *b, pid_t pid);
 void sbx_outlet_soon(sbx_broker_t *b);
 /* It has done what it may not: another one is started. */
 void sbx_outlet_kill(sbx_broker_t *b, const char *why);
-/* 1: it should run, and does not. */
+/* 1: it should run, by what configuration says, and does not. */
 int sbx_outlet_lacking(const sbx_broker_t *b);
 void sbx_outlet_check(const sbx_broker_t *b, sbx_f_check_t *check);
 /* The certificate that the template's sessions trust, the caller's; *size 0:
