@@ -28,11 +28,11 @@
 
 static void sbx_way_close_fds(sbx_session_t *s);
 static void sbx_way_queue(sbx_session_t *s, sbx_egress_op_t op);
-static uint32_t sbx_way_more(uint32_t a, uint32_t b);
 static int sbx_way_read(sbx_session_t *s);
 static void sbx_way_most(uint64_t *seen, uint64_t now);
 static void sbx_way_add(uint64_t *sum, uint64_t more);
 static int sbx_way_told_enough(sbx_session_t *s, uint32_t more);
+static uint32_t sbx_way_more(uint32_t a, uint32_t b);
 static void sbx_way_log(sbx_broker_t *b, const sbx_session_t *s,
     const sbx_f_refusal_t *refusal);
 
