@@ -205,6 +205,17 @@ subtest 'the operator grants less' => sub {
     $t->reload;
     is($net->held($id, $kept, qr/^(?!up)/), 'ECONNRESET', 'nothing of it');
     refused(($net->try($id, { %$get, to => '203.0.113.11' }))[0], 'is left');
+    is($t->api(GET => "/sessions/$id")->{json}{network}, 'none',
+       'which is told');
+    is($t->api(POST => "/sessions/$id/install", { packages => ['six'] })
+       ->{json}{code}, 'E3003', 'and known before anything is installed');
+
+    $t->write_conf(http => $http);
+    $t->reload;
+    is($t->api(GET => "/sessions/$id")->{json}{network}, 'restricted',
+       'until some is granted again');
+    is(($net->try($id, { %$get, to => '203.0.113.11' }))[0]{status}, 200,
+       'which holds then');
 };
 
 $t->finish;

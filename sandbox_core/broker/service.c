@@ -204,10 +204,13 @@ int
 sbx_service_session(sbx_call_out_t *call, sbx_session_t *s,
     const sbx_usage_t *usage)
 {
-    size_t           n, sent;
-    sbx_f_session_t  info;
+    size_t                n, sent;
+    const char           *means;
+    sbx_f_session_t       info;
+    const sbx_config_t   *config;
 
     info = s->info;
+    config = &call->broker->config;
 
     /* what it will have goes on not to be used */
 
@@ -215,9 +218,17 @@ sbx_service_session(sbx_call_out_t *call, sbx_session_t *s,
         info.expires = sbx_broker_clock_ms() + (int64_t) info.left;
     }
 
+    means = sbx_create_means(call->broker, info.template);
+
+    /* it asked for a network when the configuration granted one */
+
+    if (!sbx_egress_table_grants(config->egress, config->egress_size, means)) {
+        info.network = SBX_NETWORK_NONE;
+        info.network_size = 0;
+    }
+
     info.network_open = sbx_network_open(
-        call->broker->config.egress, call->broker->config.egress_size,
-        sbx_create_means(call->broker, info.template),
+        config->egress, config->egress_size, means,
         (sbx_network_mode_t) info.network, s->way.rules, info.network_size)
         == 1;
 
