@@ -20,12 +20,18 @@
 
 #define SBX_WAY_REVOKED_MAX   4096
 #define SBX_WAY_LINES         20          /* of the log, in a second */
+#define SBX_WAY_TOLD          1000        /* refusals told, in a second */
+#define SBX_WAY_BYTES_MAX     (INT64_C(1) << 53)  /* of a session; what
+                                                     numbers of JSON hold */
 #define SBX_WAY_SEALS         (F_SEAL_SHRINK|F_SEAL_GROW|F_SEAL_SEAL)
 
 
 static void sbx_way_close_fds(sbx_session_t *s);
 static void sbx_way_queue(sbx_session_t *s, sbx_egress_op_t op);
-static int sbx_way_read(const sbx_session_t *s, sbx_traffic_t *traffic);
+static int sbx_way_read(sbx_session_t *s);
+static void sbx_way_most(uint64_t *seen, uint64_t now);
+static void sbx_way_add(uint64_t *sum, uint64_t more);
+static int sbx_way_told_enough(sbx_session_t *s, uint32_t more);
 static uint32_t sbx_way_more(uint32_t a, uint32_t b);
 static void sbx_way_log(sbx_broker_t *b, const sbx_session_t *s,
     const sbx_f_refusal_t *refusal);
@@ -71,13 +77,11 @@ sbx_way_page(sbx_session_t *s, sbx_error_t *e)
 void
 sbx_way_close(sbx_session_t *s)
 {
-    sbx_traffic_t  traffic;
-
     sbx_way_cut(s);
 
-    if (sbx_way_read(s, &traffic) == 0) {
-        s->broker->outlet.sent += traffic.sent;
-        s->broker->outlet.received += traffic.received;
+    if (sbx_way_read(s) == 0) {
+        sbx_way_add(&s->broker->outlet.sent, s->way.seen.sent);
+        sbx_way_add(&s->broker->outlet.received, s->way.seen.received);
     }
 
     if (s->way.traffic != -1) {
@@ -421,30 +425,66 @@ sbx_way_tell(sbx_session_t *s)
  * ---- what has been used --------------------------------------------------
  */
 
+/* The page is the egress's to write: what it counts grows, and no sum of it
+ * turns over, whatever is there. */
+
 static int
-sbx_way_read(const sbx_session_t *s, sbx_traffic_t *traffic)
+sbx_way_read(sbx_session_t *s)
 {
-    return s->way.routed && s->way.traffic != -1
-           && pread(s->way.traffic, traffic, sizeof(sbx_traffic_t), 0)
-              == (ssize_t) sizeof(sbx_traffic_t) ? 0 : -1;
+    uint64_t        max;
+    sbx_traffic_t   traffic, *seen;
+
+    if (!s->way.routed || s->way.traffic == -1
+        || pread(s->way.traffic, &traffic, sizeof(sbx_traffic_t), 0)
+           != (ssize_t) sizeof(sbx_traffic_t))
+    {
+        return -1;
+    }
+
+    seen = &s->way.seen;
+    max = s->info.limits.connections;
+    seen->connections = traffic.connections < max ? traffic.connections : max;
+    sbx_way_most(&seen->sent, traffic.sent);
+    sbx_way_most(&seen->received, traffic.received);
+    sbx_way_most(&seen->refused, traffic.refused);
+
+    return 0;
+}
+
+
+static void
+sbx_way_most(uint64_t *seen, uint64_t now)
+{
+    if (now > SBX_WAY_BYTES_MAX) {
+        now = SBX_WAY_BYTES_MAX;
+    }
+
+    if (now > *seen) {
+        *seen = now;
+    }
+}
+
+
+static void
+sbx_way_add(uint64_t *sum, uint64_t more)
+{
+    *sum = more < INT64_MAX - *sum ? *sum + more : INT64_MAX;
 }
 
 
 void
-sbx_way_usage(const sbx_session_t *s, sbx_usage_t *usage)
+sbx_way_usage(sbx_session_t *s, sbx_usage_t *usage)
 {
-    sbx_traffic_t  traffic;
-
-    if (sbx_way_read(s, &traffic) != 0) {
+    if (sbx_way_read(s) != 0) {
         return;
     }
 
     /* one that is gone has not counted the ends of its connections */
 
-    usage->connections = s->way.told ? traffic.connections : 0;
-    usage->network_sent = traffic.sent;
-    usage->network_received = traffic.received;
-    usage->network_refused = traffic.refused;
+    usage->connections = s->way.told ? s->way.seen.connections : 0;
+    usage->network_sent = s->way.seen.sent;
+    usage->network_received = s->way.seen.received;
+    usage->network_refused = s->way.seen.refused;
 }
 
 
@@ -465,8 +505,8 @@ sbx_way_metrics(const sbx_broker_t *b, sbx_f_metrics_t *m)
     for (node = b->sessions.next; node != &b->sessions; node = node->next) {
         memset(&usage, 0, sizeof(sbx_usage_t));
         sbx_way_usage(sbx_node_of(node, sbx_session_t, link), &usage);
-        m->network_sent += usage.network_sent;
-        m->network_received += usage.network_received;
+        sbx_way_add(&m->network_sent, usage.network_sent);
+        sbx_way_add(&m->network_received, usage.network_received);
         m->connections += usage.connections;
     }
 
@@ -492,10 +532,11 @@ sbx_way_refused(sbx_broker_t *b, const sbx_egress_record_t *record)
 
     static const uint8_t  none[16];
 
-    b->outlet.refused[record->reason] += (uint64_t) record->more + 1;
+    sbx_way_add(&b->outlet.refused[record->reason],
+                (uint64_t) record->more + 1);
     s = sbx_session_find(b, record->session);
 
-    if (s == NULL || s->pooled) {
+    if (s == NULL || s->pooled || sbx_way_told_enough(s, record->more)) {
         return;
     }
 
@@ -503,7 +544,8 @@ sbx_way_refused(sbx_broker_t *b, const sbx_egress_record_t *record)
     refusal.at = sbx_broker_clock_ms();
     refusal.reason = record->reason;
     refusal.port = record->port;
-    refusal.more = record->more;
+    refusal.more = s->way.more;
+    s->way.more = 0;
     memcpy(refusal.session, s->info.id, sizeof(refusal.session));
     memcpy(refusal.tenant, s->info.tenant, sizeof(refusal.tenant));
     memcpy(refusal.user, s->info.user, sizeof(refusal.user));
@@ -544,6 +586,40 @@ static uint32_t
 sbx_way_more(uint32_t a, uint32_t b)
 {
     return a > UINT32_MAX - b ? UINT32_MAX : a + b;
+}
+
+
+/*
+ * Each is a line of workers' logs: past so many, a second has one of each
+ * session, and the rest is told with the session's next one.
+ */
+
+static int
+sbx_way_told_enough(sbx_session_t *s, uint32_t more)
+{
+    uint64_t       now;
+    sbx_way_t     *way;
+    sbx_outlet_t  *o;
+
+    way = &s->way;
+    o = &s->broker->outlet;
+    now = sbx_now_us() / 1000000;
+    way->more = sbx_way_more(way->more, more);
+
+    if (now != o->second) {
+        o->second = now;
+        o->told = 0;
+    }
+
+    if (o->told >= SBX_WAY_TOLD && now == way->second) {
+        way->more = sbx_way_more(way->more, 1);
+        return 1;
+    }
+
+    o->told++;
+    way->second = now;
+
+    return 0;
 }
 
 

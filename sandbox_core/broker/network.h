@@ -30,6 +30,9 @@ typedef struct {
     int               traffic;       /* memfd of a sbx_traffic_t */
     int               fds[SBX_NET_FDS];     /* not yet handed over */
     char             *rules;         /* info.network_size bytes */
+    sbx_traffic_t     seen;          /* of the page, the last time */
+    uint64_t          second;        /* in which a refusal was told */
+    uint32_t          more;          /* refusals since, that were not */
     unsigned          told:1;        /* the egress may know it */
     unsigned          routed:1;      /* it has once had a network */
     unsigned          untold:1;      /* init, for want of room */
@@ -63,6 +66,8 @@ typedef struct {
     uint64_t          refused[SBX_REFUSED_REASONS];
     uint64_t          sent;          /* by sessions that have ended */
     uint64_t          received;
+    uint64_t          second;        /* and the refusals that were told */
+    uint64_t          told;          /* in it */
     uint64_t          lines_at;      /* us: a second of log lines began */
     uint32_t          lines;
     uint32_t          unlogged;
@@ -148,7 +153,7 @@ void sbx_way_lost(sbx_broker_t *b);
 void sbx_way_renew(sbx_broker_t *b);
 /* Init, unless it takes nothing now. */
 void sbx_way_tell(sbx_session_t *s);
-void sbx_way_usage(const sbx_session_t *s, sbx_usage_t *usage);
+void sbx_way_usage(sbx_session_t *s, sbx_usage_t *usage);
 void sbx_way_metrics(const sbx_broker_t *b, sbx_f_metrics_t *m);
 /* A session of an egress's record; what it may say is checked. */
 void sbx_way_refused(sbx_broker_t *b, const sbx_egress_record_t *record);

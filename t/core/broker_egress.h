@@ -12,6 +12,7 @@
 
 #define EGRESS_SENT        1000      /* what a session has used with it */
 #define EGRESS_RECEIVED    2000
+#define EGRESS_FLOOD       20000     /* refusals, each with another one */
 
 
 /* The first value of a header, and a resolv.conf that says "# test". */
@@ -19,26 +20,42 @@ static char  egress_note[96];
 
 
 static void
-egress_say(sbx_egress_say_t type, const char *session, const char *name)
+egress_say_more(sbx_egress_say_t type, const char *session, const char *name,
+    uint32_t more)
 {
+    struct pollfd        pfd;
     sbx_egress_record_t  record;
 
+    pfd.fd = SBX_EGRESS_FD;
+    pfd.events = POLLOUT;
     memset(&record, 0, sizeof(record));
     record.magic = SBX_EGRESS_MAGIC;
     record.type = type;
     record.reason = SBX_REFUSED_RULE;
     record.port = 443;
+    record.more = more;
     (void) snprintf(record.session, sizeof(record.session), "%s", session);
     (void) snprintf(record.name, sizeof(record.name), "%s", name);
 
-    (void) sbx_wire_send(SBX_EGRESS_FD, &record, sizeof(record), NULL, 0, 0);
+    while (sbx_wire_send(SBX_EGRESS_FD, &record, sizeof(record), NULL, 0, 0)
+           == -1 && errno == EAGAIN && poll(&pfd, 1, TEST_WAIT) == 1)
+    {
+        /* void */
+    }
+}
+
+
+static void
+egress_say(sbx_egress_say_t type, const char *session, const char *name)
+{
+    egress_say_more(type, session, name, 0);
 }
 
 
 /* What a session has used, as a page that outlives an egress. */
 
 static void
-egress_use(int fd)
+egress_use(int fd, const char *rule)
 {
     sbx_traffic_t  *page;
 
@@ -49,6 +66,14 @@ egress_use(int fd)
         page->refused++;
         page->sent += EGRESS_SENT;
         page->received += EGRESS_RECEIVED;
+
+        if (strcmp(rule, "full.test") == 0) {
+            memset(page, 0xff, sizeof(*page));
+
+        } else if (strcmp(rule, "none.test") == 0) {
+            memset(page, 0, sizeof(*page));
+        }
+
         (void) munmap(page, sizeof(*page));
     }
 }
@@ -99,6 +124,7 @@ static void
 egress_task(const sbx_egress_task_t *task, const char *rules,
     const int *fds, unsigned nfds)
 {
+    int   i;
     char  name[192];
 
     static const char  *ops[] = { "", "config", "grant", "change", "revoke" };
@@ -109,7 +135,13 @@ egress_task(const sbx_egress_task_t *task, const char *rules,
     }
 
     if (task->op == SBX_EGRESS_GRANT && nfds == (task->extra ? 5 : 3)) {
-        egress_use(fds[nfds - 1]);
+        egress_use(fds[nfds - 1], task->size > 1 ? rules + 1 : "");
+    }
+
+    if (task->size > 1 && strcmp(rules + 1, "flood.test") == 0) {
+        for (i = 0; i < EGRESS_FLOOD; i++) {
+            egress_say_more(SBX_EGRESS_REFUSED, task->session, "flood", 1);
+        }
     }
 
     if (task->size > 1 && strcmp(rules + 1, "nonsense.test") == 0) {
