@@ -158,6 +158,9 @@ subtest 'what /proc would tell of the host is masked' => sub {
         is($size + 0, 0, "/proc/$f gives nothing, to root either");
     }
 
+    is(run($one, 'cat /proc/sys/net/ipv4/tcp_congestion_control')->{stdout},
+       "reno\n", 'what is sent on lo is not paced, whatever the host does');
+
     for my $user (qw(user root)) {
         for my $f (qw(/proc/sysrq-trigger /proc/sys/kernel/core_pattern
                       /proc/sys/kernel/hostname /proc/sys/vm/drop_caches

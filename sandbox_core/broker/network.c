@@ -31,6 +31,7 @@ static void sbx_way_queue(sbx_session_t *s, sbx_egress_op_t op);
 static int sbx_way_read(sbx_session_t *s);
 static void sbx_way_most(uint64_t *seen, uint64_t now);
 static void sbx_way_add(uint64_t *sum, uint64_t more);
+static uint32_t sbx_way_more(uint32_t a, uint32_t b);
 static int sbx_way_told_enough(sbx_session_t *s, uint32_t more);
 static void sbx_way_log(sbx_broker_t *b, const sbx_session_t *s,
     const sbx_f_refusal_t *refusal);
@@ -560,6 +561,8 @@ sbx_way_refused(sbx_broker_t *b, const sbx_egress_record_t *record)
 
     sbx_way_log(b, s, &refusal);
 
+    refusal.more = sbx_way_more(refusal.more, s->way.unheard);
+
     while (!sbx_list_empty(&b->outlet.listeners)) {
         call = sbx_node_of(b->outlet.listeners.next, sbx_call_out_t, wait);
 
@@ -569,10 +572,20 @@ sbx_way_refused(sbx_broker_t *b, const sbx_egress_record_t *record)
                            sizeof(sbx_f_refusal_t), NULL, 0)
             == 0)
         {
+            s->way.unheard = 0;
             sbx_call_push(call);
             return;
         }
     }
+
+    s->way.unheard = sbx_way_more(refusal.more, 1);
+}
+
+
+static uint32_t
+sbx_way_more(uint32_t a, uint32_t b)
+{
+    return b < UINT32_MAX - a ? a + b : UINT32_MAX;
 }
 
 
@@ -591,7 +604,7 @@ sbx_way_told_enough(sbx_session_t *s, uint32_t more)
     way = &s->way;
     o = &s->broker->outlet;
     now = sbx_now_us() / 1000000;
-    way->more = more < UINT32_MAX - way->more ? way->more + more : UINT32_MAX;
+    way->more = sbx_way_more(way->more, more);
 
     if (now != o->second) {
         o->second = now;
@@ -599,7 +612,7 @@ sbx_way_told_enough(sbx_session_t *s, uint32_t more)
     }
 
     if (o->told >= SBX_WAY_TOLD && now == way->second) {
-        way->more += way->more != UINT32_MAX;
+        way->more = sbx_way_more(way->more, 1);
         return 1;
     }
 

@@ -36,6 +36,7 @@ typedef struct {
     unsigned          told:1;        /* the egress may know it */
     unsigned          routed:1;      /* it has once had a network */
     unsigned          untold:1;      /* init, for want of room */
+    uint32_t          unheard;       /* refusals, while nobody listened */
 } sbx_way_t;
 
 

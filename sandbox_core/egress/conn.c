@@ -346,6 +346,14 @@ sbx_eg_conn_options(const sbx_eg_conn_t *c, sbx_eg_end_t end, int fd)
     if (!wide || end == SBX_EG_CLIENT) {
         (void) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive, sizeof(int));
     }
+
+    /* nothing is lost within the host, and to pace what is sent costs much */
+
+    if (end == SBX_EG_SERVER
+        && sbx_eg_addresses_own(c->session->egress, c->address))
+    {
+        (void) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+    }
 }
 
 

@@ -218,7 +218,7 @@ int sbx_eg_decide_known(sbx_eg_session_t *s, const uint8_t address[16],
     unsigned port, const char *host, sbx_refused_t *why);
 int sbx_eg_decide_denies(const sbx_eg_session_t *s);
 /* Where names are denied: whether the address may be reached by who does not
- * say whom it means, or says what was not looked up; 0: it may. */
+ * say whom it means; 0: it may. */
 int sbx_eg_decide_bare(sbx_eg_session_t *s, const uint8_t address[16],
     unsigned port);
 

@@ -21,7 +21,9 @@ static uint64_t sbx_eg_credit_burst(const sbx_eg_session_t *s);
 static void sbx_eg_credit_refill(sbx_eg_session_t *s);
 static uint64_t sbx_eg_credit_left(const sbx_eg_session_t *s);
 static void sbx_eg_credit_wait(sbx_eg_conn_t *c, sbx_eg_end_t from);
+static void sbx_eg_credit_timer(sbx_eg_session_t *s, uint64_t ms);
 static void sbx_eg_credit_arm(sbx_eg_session_t *s);
+static void sbx_eg_credit_spent(sbx_eg_session_t *s);
 static void sbx_eg_credit_tick(sbx_timer_t *timer);
 
 
@@ -200,11 +202,21 @@ sbx_eg_credit_leave(sbx_eg_conn_t *c)
 }
 
 
+static void
+sbx_eg_credit_timer(sbx_eg_session_t *s, uint64_t ms)
+{
+    s->credit_timer.handler = sbx_eg_credit_tick;
+    s->credit_timer.data = s;
+
+    (void) sbx_timer_set(&s->egress->loop, &s->credit_timer, ms);
+}
+
+
 void
 sbx_eg_credit_reset(sbx_eg_session_t *s)
 {
     if (s->nwaiting != 0 || sbx_eg_credit_left(s) == 0) {
-        (void) sbx_timer_set(&s->egress->loop, &s->credit_timer, 0);
+        sbx_eg_credit_timer(s, 0);
     }
 }
 
@@ -214,11 +226,8 @@ sbx_eg_credit_arm(sbx_eg_session_t *s)
 {
     uint64_t  ms, need;
 
-    s->credit_timer.handler = sbx_eg_credit_tick;
-    s->credit_timer.data = s;
-
     if (sbx_eg_credit_left(s) == 0) {
-        (void) sbx_timer_set(&s->egress->loop, &s->credit_timer, 0);
+        sbx_eg_credit_timer(s, 0);
         return;
     }
 
@@ -232,7 +241,22 @@ sbx_eg_credit_arm(sbx_eg_session_t *s)
     need = need > SBX_EG_SHARE_MIN ? need : SBX_EG_SHARE_MIN;
     ms = need > s->credit ? (need - s->credit) * 1000 / s->rate + 1 : 1;
 
-    (void) sbx_timer_set(&s->egress->loop, &s->credit_timer, ms);
+    sbx_eg_credit_timer(s, ms);
+}
+
+
+/* All that it may move in all is moved: what is open is cut, and told. */
+
+static void
+sbx_eg_credit_spent(sbx_eg_session_t *s)
+{
+    sbx_eg_conn_t  *c;
+
+    while (!sbx_list_empty(&s->conns)) {
+        c = sbx_node_of(s->conns.next, sbx_eg_conn_t, node);
+        (void) sbx_eg_conn_refuse(c, SBX_REFUSED_LIMIT, c->name);
+        sbx_eg_conn_close(c, 1);
+    }
 }
 
 
@@ -246,11 +270,7 @@ sbx_eg_credit_tick(sbx_timer_t *timer)
     s = timer->data;
 
     if (sbx_eg_credit_left(s) == 0) {
-        if (!sbx_list_empty(&s->conns)) {
-            sbx_eg_refused(s, SBX_REFUSED_LIMIT, NULL, 0, NULL);
-        }
-
-        sbx_eg_conn_close_all(s);
+        sbx_eg_credit_spent(s);
         return;
     }
 

@@ -333,12 +333,9 @@ sbx_eg_decide_whose(sbx_eg_session_t *s, const uint8_t address[16],
         return 1;
     }
 
-    /* an address is no name; where names are denied it may be any of theirs */
-
     if (sbx_eg_decide_literal(host, literal)) {
         return memcmp(literal, address, 16) != 0
-               || !sbx_eg_decide_both(s, address, port, NULL)
-               || sbx_eg_decide_bare(s, address, port) != 0;
+               || !sbx_eg_decide_both(s, address, port, NULL);
     }
 
     /* what is denied by name is not allowed by its address either */
@@ -359,10 +356,7 @@ sbx_eg_decide_whose(sbx_eg_session_t *s, const uint8_t address[16],
     }
 
     if (sbx_eg_decide_both(s, address, port, NULL)) {
-
-        /* whose address it is by what was looked up, not by what is said */
-
-        return !known && sbx_eg_decide_bare(s, address, port) != 0;
+        return 0;
     }
 
     return !known || !sbx_eg_decide_both(s, address, port, host);

@@ -292,10 +292,8 @@ sbx_eg_look_other(sbx_eg_conn_t *c, const sbx_sniffed_t *sniffed)
         return sbx_eg_conn_refuse(c, SBX_REFUSED_PROTOCOL, NULL);
     }
 
-    if ((sbx_eg_look_plain_port(c->port) || sbx_eg_look_tls_port(c->port))
-        && (c->look == SBX_EG_LOOK_NAME
-            || (c->look == SBX_EG_LOOK_DENIED
-                && sbx_eg_decide_bare(c->session, c->address, c->port) != 0)))
+    if (c->look == SBX_EG_LOOK_NAME
+        && (sbx_eg_look_plain_port(c->port) || sbx_eg_look_tls_port(c->port)))
     {
         return sbx_eg_conn_refuse(c, SBX_REFUSED_PROTOCOL, NULL);
     }

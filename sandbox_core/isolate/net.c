@@ -19,8 +19,10 @@ static const struct {
     unsigned     required:1;
 } sbx_net_sysctls[] = {
     /* nobody in the session may bind low ports otherwise, root included */
-    { "sys/net/ipv4/ip_unprivileged_port_start", "0",   1 },
-    { "sys/net/ipv4/ping_group_range",           "1 0", 0 }
+    { "sys/net/ipv4/ip_unprivileged_port_start", "0",    1 },
+    { "sys/net/ipv4/ping_group_range",           "1 0",  0 },
+    /* nothing is lost on lo, and to pace what is sent there costs much */
+    { "sys/net/ipv4/tcp_congestion_control",     "reno", 0 }
 };
 
 

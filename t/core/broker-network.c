@@ -219,7 +219,7 @@ test_gone(void)
 /* Of a session that ends while there is no broker the egress is to know. */
 
 static void
-test_meanwhile(void)
+test_meanwhile(const char *id)
 {
     int      i;
     char     gone[64];
@@ -246,6 +246,15 @@ test_meanwhile(void)
 
     is_int(told, 2, "and tells the egress that the session is over");
     listen_to();
+
+    is_int(patch(id, SBX_NETWORK_LISTS, "d.test")->last, SBX_F_END,
+           "another change");
+    ok(await_told(id, "change-2-8-d.test-"), "is told");
+    is_int(refusal.more, 1, "with what nobody has heard before");
+    is_int(patch(id, SBX_NETWORK_LISTS, "last.test")->last, SBX_F_END,
+           "one more");
+    ok(await_told(id, "change-2-11-last.test-") && refusal.more == 0,
+       "is told alone");
 }
 
 
@@ -330,7 +339,7 @@ main(void)
     test_deaths(id);
     test_stopped(id);
     test_gone();
-    test_meanwhile();
+    test_meanwhile(id);
     test_pooled();
     egress = egress_pid();
     test_close(&t);

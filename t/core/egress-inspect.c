@@ -500,57 +500,6 @@ plain_headers(void)
 }
 
 
-/* A denial of a name that is got around by saying nothing, or another. */
-
-static void
-denied(void)
-{
-    size_t  i;
-    int     listener;
-
-    static const char  *rows[] = { "a*", "dsecret.example", NULL };
-    static const char  *meant[] = {
-        "a*", "dsecret.example", "a" SERVER, NULL
-    };
-    static const struct {
-        const char  *host;
-        const char  *name;
-    } asked[] = {
-        { "secret.example", "a name that is denied" },
-        { SERVER, "the address of its server in its place" },
-        { "z.example", "a name that leads elsewhere" }
-    };
-    static const char   other[] = "SSH-2.0-x\r\n";
-    static const char   allowed[] =
-        "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
-    static const char   address[] =
-        "GET / HTTP/1.1\r\nHost: " SERVER "\r\n\r\n";
-    char                ask[200];
-
-    listener = et_listen(&t, t.world, SERVER, 80);
-    (void) et_config(&t, rows);
-    look_up("a.example");
-    look_up("z.example");
-
-    for (i = 0; i < sbx_nelts(asked); i++) {
-        (void) snprintf(ask, sizeof(ask), "GET / HTTP/1.1\r\nHost: %s\r\n"
-                        "\r\n", asked[i].host);
-        is_str(plain(listener, SERVER, ask), "", asked[i].name);
-    }
-
-    is_str(plain(listener, SERVER, other), "", "what is no HTTP at its port");
-    is_str(plain(listener, SERVER, allowed), allowed,
-           "but not a name that leads there");
-
-    (void) et_config(&t, meant);
-    is_str(plain(listener, SERVER, address), address,
-           "where a rule means the address it is a name");
-    is_str(plain(listener, SERVER, other), other, "and all may be said");
-
-    (void) close(listener);
-}
-
-
 static void
 tls_headers(int listener)
 {
@@ -675,7 +624,6 @@ main(void)
     second_hello(listener);
     cut_hello(listener);
     plain_headers();
-    denied();
     tls_headers(listener);
     tls_floods(listener);
 

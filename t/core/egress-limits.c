@@ -162,6 +162,9 @@ check_bytes(void)
     ssize_t        n;
     size_t         got;
     uint64_t       used;
+    et_sockaddr_t  sa;
+
+    sbx_egress_record_t  record;
 
     used = t.one.traffic->sent + t.one.traffic->received;
     one.bytes = used + 300000;
@@ -194,7 +197,11 @@ check_bytes(void)
     ok(got > 200000, "but most of that");
     is_int((int64_t) (t.one.traffic->sent + t.one.traffic->received),
            (int64_t) one.bytes, "that is counted");
-    is_int(et_reason(&t), SBX_REFUSED_LIMIT, "and told");
+    ok(et_record(&t, &record, ET_WAIT)
+       && record.reason == SBX_REFUSED_LIMIT, "and told");
+    ok(record.port == 7 && et_address(&sa, SERVER, 7) != 0
+       && memcmp(record.address + 12, &sa.in.sin_addr, 4) == 0,
+       "with where it led");
     ok(et_refused(&t, &t.one, SERVER, 7), "nothing new comes");
     is_int(et_reason(&t), SBX_REFUSED_LIMIT, "for the same reason");
     ok(et_talk(other[0], other[1]) == 0, "another's goes on");
@@ -202,6 +209,12 @@ check_bytes(void)
     (void) close(server);
     (void) close(other[0]);
     (void) close(other[1]);
+
+    /* as an egress that is started anew has it: nothing yet, all moved */
+
+    et_revoke(&t, &t.one);
+    (void) et_grant(&t, &t.one, &one, NULL);
+    ok(et_refused(&t, &t.one, SERVER, 7), "nor where it is granted anew");
 
     one.bytes = SBX_UNLIMITED;
     et_change(&t, &one, NULL);

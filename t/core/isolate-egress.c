@@ -164,6 +164,7 @@ do_all_that_is_needed(void)
     NEED((peer = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) != -1);
     NEED(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) == 0);
     NEED(setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on)) == 0);
+    NEED(setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4) == 0);
     NEED((ep = epoll_create1(EPOLL_CLOEXEC)) != -1);
     NEED(epoll_ctl(ep, EPOLL_CTL_ADD, peer, &ee) == 0);
     NEED(send(fd, "hello", 5, MSG_NOSIGNAL) == 5);
