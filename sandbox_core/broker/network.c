@@ -28,10 +28,10 @@
 
 static void sbx_way_close_fds(sbx_session_t *s);
 static void sbx_way_queue(sbx_session_t *s, sbx_egress_op_t op);
+static uint32_t sbx_way_more(uint32_t a, uint32_t b);
 static int sbx_way_read(sbx_session_t *s);
 static void sbx_way_most(uint64_t *seen, uint64_t now);
 static void sbx_way_add(uint64_t *sum, uint64_t more);
-static uint32_t sbx_way_more(uint32_t a, uint32_t b);
 static int sbx_way_told_enough(sbx_session_t *s, uint32_t more);
 static void sbx_way_log(sbx_broker_t *b, const sbx_session_t *s,
     const sbx_f_refusal_t *refusal);
@@ -572,8 +572,8 @@ sbx_way_refused(sbx_broker_t *b, const sbx_egress_record_t *record)
                            sizeof(sbx_f_refusal_t), NULL, 0)
             == 0)
         {
-            s->way.unheard = 0;
             sbx_call_push(call);
+            s->way.unheard = 0;
             return;
         }
     }
@@ -585,7 +585,7 @@ sbx_way_refused(sbx_broker_t *b, const sbx_egress_record_t *record)
 static uint32_t
 sbx_way_more(uint32_t a, uint32_t b)
 {
-    return b < UINT32_MAX - a ? a + b : UINT32_MAX;
+    return a > UINT32_MAX - b ? UINT32_MAX : a + b;
 }
 
 
