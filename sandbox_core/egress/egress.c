@@ -351,7 +351,7 @@ sbx_egress_check(const sbx_egress_task_t *task, size_t n, sbx_error_t *e)
         return sbx_error(e, 0, SBX_E_INVALID, "a name in it has no end");
     }
 
-    if (task->op != SBX_EGRESS_CONFIG
+    if (task->op != SBX_EGRESS_CONFIG && task->op != SBX_EGRESS_ASK
         && !sbx_session_id_ok(task->session, strlen(task->session)))
     {
         return sbx_error(e, 0, SBX_E_INVALID, "it is of no session");
