@@ -571,6 +571,7 @@ sbx_outlet_let_go(sbx_broker_t *b)
     o->pid = 0;
     o->ready = 0;
     o->killed = 0;
+    o->unfit = 0;
     o->stuck = 0;
     o->ask = 0;
 
@@ -692,7 +693,7 @@ sbx_outlet_trust(const sbx_broker_t *b, const char *template, char **pem,
 int
 sbx_outlet_lacking(const sbx_broker_t *b)
 {
-    return b->outlet.wanted && !b->outlet.ready;
+    return b->outlet.wanted && (!b->outlet.ready || b->outlet.unfit);
 }
 
 
@@ -704,7 +705,16 @@ sbx_outlet_check(const sbx_broker_t *b, sbx_f_check_t *check)
     o = &b->outlet;
     memset(check, 0, sizeof(sbx_f_check_t));
     (void) strcpy(check->name, "egress");
-    check->ok = o->ready;
+    check->ok = o->ready && !o->unfit;
+
+    if (o->ready && o->unfit) {
+        (void) snprintf(check->found, sizeof(check->found),
+                        "it has not taken the configuration: what it had "
+                        "before holds");
+        (void) snprintf(check->mend, sizeof(check->mend),
+                        "read why in the error log, and reload");
+        return;
+    }
 
     if (o->ready) {
         (void) snprintf(check->found, sizeof(check->found),

@@ -205,6 +205,7 @@ sbx_outlet_config(sbx_broker_t *b)
 
     if (sbx_outlet_files(b, fds, &n, &resolv, &e) != 0) {
         /* what it has goes on to hold */
+        o->unfit = 1;
         sbx_log_error(SBX_LOG_ERROR, NULL, &e,
                       "the egress is not told of the configuration");
 
@@ -576,6 +577,7 @@ sbx_outlet_record(sbx_broker_t *b, const sbx_egress_record_t *record)
         return 0;
 
     case SBX_EGRESS_CONFIGURED:
+        o->unfit = record->err != 0 || record->name[0] != '\0';
 
         if (record->err != 0 || record->name[0] != '\0') {
             sbx_log(SBX_LOG_ERROR, NULL, (int) record->err,

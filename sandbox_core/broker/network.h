@@ -80,6 +80,7 @@ typedef struct {
     unsigned          adopted:1;     /* it has been ready to another broker */
     unsigned          configure:1;   /* CONFIG is to be sent */
     unsigned          failing:1;     /* the last start came to nothing */
+    unsigned          unfit:1;       /* it has not taken what it was told */
 } sbx_outlet_t;
 
 
@@ -116,7 +117,7 @@ void sbx_outlet_soon(sbx_broker_t *b);
 void sbx_outlet_watch_over(sbx_broker_t *b);
 /* It has done what it may not: another one is started. */
 void sbx_outlet_kill(sbx_broker_t *b, const char *why);
-/* 1: it should run, and does not. */
+/* 1: it should run, by what configuration says, and does not. */
 int sbx_outlet_lacking(const sbx_broker_t *b);
 void sbx_outlet_check(const sbx_broker_t *b, sbx_f_check_t *check);
 /* The certificate that the template's sessions trust, the caller's; *size 0:

@@ -156,6 +156,14 @@ test_values(const char *id)
     (void) tell();
     ok(await_logged("does not take its configuration: unfit.test"),
        "a table that the egress does not take is told of");
+    is_int(egress_pid(), 0, "and something that the doctor finds");
+    ok(strstr(check.found, "has not taken the configuration") != NULL,
+       "by what it is: %s", check.found);
+
+    t.config.egress_size = 0;
+    row(SBX_EGRESS_ALLOW, "*.test", NULL, NULL);
+    (void) tell();
+    ok(await_egress(0) > 0, "until it takes one");
 }
 
 
