@@ -6,7 +6,8 @@
  *
  *   none      -> starting   a configuration, or the timer after an end
  *   starting  -> ready      it has said READY; else it is killed
- *   ready     -> none       it has died, or was killed for what it has done
+ *   ready     -> none       it has died, or was killed for what it has done,
+ *                           or as it did not answer for 10 seconds
  *
  * It is of a user of its own: the first of 65,536 host ids that are taken as
  * a session's are, and kept for the next one.  Nothing here waits for it, but
@@ -34,6 +35,8 @@
 #define SBX_OUTLET_DELAY_MAX    5000
 #define SBX_OUTLET_STEADY       5000000   /* us: one that lived so long is
                                              replaced at once */
+#define SBX_OUTLET_ASK          2000      /* ms */
+#define SBX_OUTLET_ASKED_MAX    5         /* and no answer: it hangs */
 #define SBX_OUTLET_CERT_MAX     16384
 #define SBX_OUTLET_KEY          "egress-ca.pem"
 #define SBX_OUTLET_CERT         "egress-ca.crt"
@@ -43,6 +46,7 @@ static void sbx_outlet_control(sbx_event_t *ev, uint32_t events);
 static void sbx_outlet_pidfd(sbx_event_t *ev, uint32_t events);
 static void sbx_outlet_timer(sbx_timer_t *timer);
 static void sbx_outlet_pump(sbx_timer_t *timer);
+static void sbx_outlet_ask(sbx_timer_t *timer);
 static int sbx_outlet_grants(const sbx_config_t *config, int tls);
 static void sbx_outlet_start(sbx_broker_t *b);
 static int sbx_outlet_launch(sbx_broker_t *b, sbx_error_t *e);
@@ -71,6 +75,8 @@ sbx_outlet_open(sbx_broker_t *b)
     o->timer.data = b;
     o->pump.handler = sbx_outlet_pump;
     o->pump.data = b;
+    o->watch.handler = sbx_outlet_ask;
+    o->watch.data = b;
     sbx_list_init(&o->todo);
     sbx_list_init(&o->revoked);
     sbx_list_init(&o->listeners);
@@ -144,6 +150,7 @@ sbx_outlet_configure(sbx_broker_t *b)
         o->ready = 1;
         o->started = sbx_now_us();
         o->slot.first = o->uid;
+        sbx_outlet_watch_over(b);
 
         if (sbx_ids_slot_again(b, &o->slot) != 0) {
             o->slot.first = 0;
@@ -413,6 +420,41 @@ sbx_outlet_pump(sbx_timer_t *timer)
 
 
 void
+sbx_outlet_watch_over(sbx_broker_t *b)
+{
+    b->outlet.asked = 0;
+    (void) sbx_timer_set(&b->loop, &b->outlet.watch, SBX_OUTLET_ASK);
+}
+
+
+/* Times are counted, as a machine may have stood still. */
+
+static void
+sbx_outlet_ask(sbx_timer_t *timer)
+{
+    sbx_broker_t  *b;
+    sbx_outlet_t  *o;
+
+    b = timer->data;
+    o = &b->outlet;
+
+    if (!o->ready || b->ending) {
+        return;
+    }
+
+    if (o->asked == SBX_OUTLET_ASKED_MAX) {
+        sbx_outlet_kill(b, "it does not answer");
+        return;
+    }
+
+    o->asked++;
+    o->ask = 1;
+    (void) sbx_timer_set(&b->loop, timer, SBX_OUTLET_ASK);
+    sbx_outlet_soon(b);
+}
+
+
+void
 sbx_outlet_soon(sbx_broker_t *b)
 {
     sbx_outlet_t  *o;
@@ -442,6 +484,7 @@ sbx_outlet_kill(sbx_broker_t *b, const char *why)
     o->ready = 0;
     sbx_event_del(&b->loop, &o->control_event);
     sbx_timer_del(&b->loop, &o->pump);
+    sbx_timer_del(&b->loop, &o->watch);
     (void) sbx_outlet_signal(o);
     (void) sbx_timer_set(&b->loop, &o->timer, SBX_OUTLET_KILL_WAIT);
 }
@@ -507,6 +550,7 @@ sbx_outlet_let_go(sbx_broker_t *b)
 
     sbx_timer_del(&b->loop, &o->timer);
     sbx_timer_del(&b->loop, &o->pump);
+    sbx_timer_del(&b->loop, &o->watch);
 
     if (o->pid != 0) {
         sbx_event_del(&b->loop, &o->control_event);
@@ -529,6 +573,7 @@ sbx_outlet_let_go(sbx_broker_t *b)
     o->killed = 0;
     o->unfit = 0;
     o->stuck = 0;
+    o->ask = 0;
 
     sbx_way_lost(b);
 }

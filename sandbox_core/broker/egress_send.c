@@ -29,6 +29,7 @@
 
 static void sbx_outlet_stuck(sbx_broker_t *b, int moved, int err);
 static int sbx_outlet_next(sbx_broker_t *b);
+static int sbx_outlet_question(sbx_broker_t *b);
 static int sbx_outlet_config(sbx_broker_t *b);
 static int sbx_outlet_files(sbx_broker_t *b, int *fds, unsigned *n,
     size_t *resolv, sbx_error_t *e);
@@ -134,6 +135,10 @@ sbx_outlet_next(sbx_broker_t *b)
         return sbx_outlet_config(b);
     }
 
+    if (o->ask) {
+        return sbx_outlet_question(b);
+    }
+
     if (!sbx_list_empty(&o->revoked)) {
         return sbx_outlet_revoke(b);
     }
@@ -155,6 +160,26 @@ sbx_outlet_task(sbx_egress_task_t *task, sbx_egress_op_t op, const char *id)
     task->version = SBX_WIRE_VERSION;
     task->op = (uint16_t) op;
     (void) snprintf(task->session, sizeof(task->session), "%s", id);
+}
+
+
+static int
+sbx_outlet_question(sbx_broker_t *b)
+{
+    sbx_egress_task_t  task;
+
+    sbx_outlet_task(&task, SBX_EGRESS_ASK, "");
+
+    if (sbx_wire_send(b->outlet.control, &task, sizeof(sbx_egress_task_t),
+                      NULL, 0, MSG_DONTWAIT)
+        == -1)
+    {
+        return -1;
+    }
+
+    b->outlet.ask = 0;
+
+    return 1;
 }
 
 
@@ -527,7 +552,12 @@ sbx_outlet_record(sbx_broker_t *b, const sbx_egress_record_t *record)
         return -1;
     }
 
+    o->asked = 0;
+
     switch (record->type) {
+
+    case SBX_EGRESS_HERE:
+        return 0;
 
     case SBX_EGRESS_READY:
 
@@ -539,6 +569,7 @@ sbx_outlet_record(sbx_broker_t *b, const sbx_egress_record_t *record)
             o->configure = 1;
             sbx_timer_del(&b->loop, &o->timer);
             sbx_log(SBX_LOG_NOTICE, NULL, 0, "the egress is ready");
+            sbx_outlet_watch_over(b);
             sbx_way_renew(b);
             sbx_outlet_soon(b);
         }

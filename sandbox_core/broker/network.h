@@ -48,6 +48,7 @@ typedef struct {
     sbx_timer_t       timer;         /* READY is due, or it is to be started,
                                         or killed again */
     sbx_timer_t       pump;          /* more of .todo; or it is stuck */
+    sbx_timer_t       watch;         /* it is to be asked */
     int               control;
     int               pidfd;
     pid_t             pid;           /* 0: none runs */
@@ -71,6 +72,8 @@ typedef struct {
     uint64_t          lines_at;      /* us: a second of log lines began */
     uint32_t          lines;
     uint32_t          unlogged;
+    uint32_t          asked;         /* times since it last said anything */
+    unsigned          ask:1;         /* ASK is to be sent */
     unsigned          wanted:1;
     unsigned          ready:1;
     unsigned          killed:1;
@@ -110,6 +113,8 @@ void sbx_outlet_await(sbx_broker_t *b);
 int sbx_outlet_exited(sbx_broker_t *b, pid_t pid);
 /* It is told what there is to tell, when there is time. */
 void sbx_outlet_soon(sbx_broker_t *b);
+/* It is ready: from now on it is to be there when it is asked. */
+void sbx_outlet_watch_over(sbx_broker_t *b);
 /* It has done what it may not: another one is started. */
 void sbx_outlet_kill(sbx_broker_t *b, const char *why);
 /* 1: it should run, by what configuration says, and does not. */

@@ -43,6 +43,7 @@ static int sbx_egress_receive(sbx_egress_t *eg, sbx_egress_call_t *call);
 static int sbx_egress_check(const sbx_egress_task_t *task, size_t n,
     sbx_error_t *e);
 static void sbx_egress_configure(sbx_egress_t *eg, sbx_egress_call_t *call);
+static void sbx_egress_here(const sbx_egress_t *eg);
 static void sbx_egress_say(sbx_egress_t *eg);
 static int sbx_egress_grant(sbx_egress_t *eg, sbx_egress_call_t *call,
     sbx_error_t *e);
@@ -242,6 +243,10 @@ sbx_egress_control(sbx_event_t *ev, uint32_t events)
             }
 
             break;
+
+        case SBX_EGRESS_ASK:
+            sbx_egress_here(eg);
+            break;
         }
 
         if (rc != 0) {
@@ -329,7 +334,7 @@ sbx_egress_check(const sbx_egress_task_t *task, size_t n, sbx_error_t *e)
                          "version");
     }
 
-    if (task->op < SBX_EGRESS_CONFIG || task->op > SBX_EGRESS_REVOKE) {
+    if (task->op < SBX_EGRESS_CONFIG || task->op > SBX_EGRESS_ASK) {
         return sbx_error(e, 0, SBX_E_INVALID, "its kind is unknown");
     }
 
@@ -346,7 +351,7 @@ sbx_egress_check(const sbx_egress_task_t *task, size_t n, sbx_error_t *e)
         return sbx_error(e, 0, SBX_E_INVALID, "a name in it has no end");
     }
 
-    if (task->op != SBX_EGRESS_CONFIG
+    if (task->op != SBX_EGRESS_CONFIG && task->op != SBX_EGRESS_ASK
         && !sbx_session_id_ok(task->session, strlen(task->session)))
     {
         return sbx_error(e, 0, SBX_E_INVALID, "it is of no session");
@@ -388,6 +393,22 @@ sbx_egress_configure(sbx_egress_t *eg, sbx_egress_call_t *call)
     record->magic = SBX_EGRESS_MAGIC;
     record->type = SBX_EGRESS_CONFIGURED;
     sbx_egress_say(eg);
+}
+
+
+/* Where there is no room for it, there is something for the broker to read. */
+
+static void
+sbx_egress_here(const sbx_egress_t *eg)
+{
+    sbx_egress_record_t  record;
+
+    memset(&record, 0, sizeof(record));
+    record.magic = SBX_EGRESS_MAGIC;
+    record.type = SBX_EGRESS_HERE;
+
+    (void) !send(eg->control, &record, sizeof(record),
+                 MSG_DONTWAIT|MSG_NOSIGNAL);
 }
 
 

@@ -38,7 +38,9 @@ typedef enum {
                                  session that is there: in place of what it
                                  had, and its connections go on */
     SBX_EGRESS_CHANGE,        /* rules and limits; no fds */
-    SBX_EGRESS_REVOKE         /* its connections are cut */
+    SBX_EGRESS_REVOKE,        /* its connections are cut */
+    SBX_EGRESS_ASK            /* whether it is there.  Answered: HERE, or
+                                 anything else that is under way */
 } sbx_egress_op_t;
 
 /* .size bytes follow: a session's rules (GRANT, CHANGE). */
@@ -61,7 +63,8 @@ typedef enum {
     SBX_EGRESS_READY = 1,     /* it runs; once */
     SBX_EGRESS_CONFIGURED,    /* .err 0, or .name says what is wrong: what
                                  held before holds */
-    SBX_EGRESS_REFUSED        /* .session; at most 100 a second of one */
+    SBX_EGRESS_REFUSED,       /* .session; at most 100 a second of one */
+    SBX_EGRESS_HERE
 } sbx_egress_say_t;
 
 typedef struct {

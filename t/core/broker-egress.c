@@ -360,12 +360,48 @@ other_main(void)
 }
 
 
+/* Beside it too: an egress that is asked and does not answer. */
+
+static int
+hung_main(void)
+{
+    char   id[64];
+    pid_t  pid;
+
+    (void) freopen("/dev/null", "w", stdout);
+    test_open(&t, "network-hung");
+    egress_helpers(&t);
+    row(SBX_EGRESS_ALLOW, "*.test", NULL, NULL);
+
+    if (test_start(&t) != 0 || !made(create(SBX_NETWORK_ALL, NULL), id)) {
+        return 2;
+    }
+
+    pid = await_egress(0);
+    listen_to();
+
+    if (pid <= 0 || tap_kill(pid, SIGSTOP) != 0
+        || !await_logged("the egress is killed: it does not answer"))
+    {
+        return 3;
+    }
+
+    if (await_egress(pid) <= 0 || !await_told(id, "grant-1-0--")) {
+        return 4;
+    }
+
+    test_close(&t);
+
+    return tap_failed != 0;
+}
+
+
 int
 main(void)
 {
     int    status;
     char   id[64];
-    pid_t  other;
+    pid_t  other, hung;
 
     if (egress_is()) {
         return egress_main();
@@ -379,6 +415,12 @@ main(void)
 
     if (other == 0) {
         exit(other_main());
+    }
+
+    hung = fork();
+
+    if (hung == 0) {
+        exit(hung_main());
     }
 
     test_open(&t, "egress");
@@ -405,6 +447,8 @@ main(void)
     is_int(status, 0,
            "one that is not ready in time is replaced, a first certificate "
            "is awaited, and another resolv.conf seen");
+    (void) waitpid(hung, &status, 0);
+    is_int(status, 0, "one that does not answer is replaced");
 
     return done_testing();
 }

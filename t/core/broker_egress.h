@@ -134,6 +134,11 @@ egress_task(const sbx_egress_task_t *task, const char *rules,
         return;
     }
 
+    if (task->op == SBX_EGRESS_ASK) {
+        egress_say(SBX_EGRESS_HERE, "", "");
+        return;
+    }
+
     if (task->op == SBX_EGRESS_GRANT && nfds == (task->extra ? 5 : 3)) {
         egress_use(fds[nfds - 1], task->size > 1 ? rules + 1 : "");
     }

@@ -411,6 +411,22 @@ check_configurations(int listener)
 }
 
 
+/* The broker sees that it is there. */
+
+static void
+check_asked(void)
+{
+    sbx_egress_task_t    ask;
+    sbx_egress_record_t  record;
+
+    et_task_of(&ask, NULL, SBX_EGRESS_ASK);
+    et_sync(&t);
+    ok(et_send(&t, &ask, NULL, 0, NULL, 0) == 0
+       && et_record(&t, &record, ET_WAIT)
+       && record.type == SBX_EGRESS_HERE, "it answers whoever asks for it");
+}
+
+
 int
 main(void)
 {
@@ -452,6 +468,7 @@ main(void)
     check_dns_port();
     check_grants(listener);
     check_garbage();
+    check_asked();
     check_configurations(listener);
 
     ok(et_soon(&t.one.traffic->connections, 0), "no connection is left");
