@@ -280,9 +280,12 @@ subtest "the environment: an allow-list, the session's, the call's" => sub {
     is(join(' ', sort keys %env),
        'BLIS_NUM_THREADS GOMAXPROCS HOME LANG LOGNAME MKL_NUM_THREADS'
        . ' NUMEXPR_MAX_THREADS NUMEXPR_NUM_THREADS OMP_NUM_THREADS'
-       . ' OPENBLAS_NUM_THREADS PATH PIP_RETRIES POLARS_MAX_THREADS'
+       . ' OPENBLAS_NUM_THREADS PATH PIP_BREAK_SYSTEM_PACKAGES'
+       . ' PIP_DISABLE_PIP_VERSION_CHECK PIP_RETRIES POLARS_MAX_THREADS'
        . ' PYTHONUNBUFFERED RAYON_NUM_THREADS TERM USER'
-       . ' VECLIB_MAXIMUM_THREADS npm_config_fetch_retries',
+       . ' VECLIB_MAXIMUM_THREADS npm_config_fetch_retries'
+       . ' npm_config_fetch_retry_maxtimeout'
+       . ' npm_config_fetch_retry_mintimeout npm_config_update_notifier',
        'the allow-list and nothing else');
     is($env{HOME}, '/home/user', 'HOME');
     is("$env{USER} $env{LOGNAME}", 'user user', 'USER, LOGNAME');
