@@ -250,6 +250,7 @@ et_grant(et_t *t, et_session_t *s, const sbx_egress_task_t *task,
         return -1;
     }
 
+    memset(&sa, 0, sizeof(sa));
     len = sizeof(sa);
     s->port = getsockname(fds[SBX_NET_TCP4], &sa.any, &len) == 0
               ? ntohs(sa.in.sin_port) : 0;
