@@ -387,6 +387,8 @@ typedef struct {
     const char                   *error;        /* E2003, of a constant */
     const char                   *quota_scope;  /* that refused */
     const char                   *quota_resource;
+    const char                   *network;      /* of a session that was told;
+                                                   a constant */
     ngx_str_t                     argv;         /* each with its NUL */
     ngx_str_t                     context;      /* of an interpreter */
     ngx_str_t                     language;     /* of it */

@@ -272,6 +272,11 @@ ngx_http_sandbox_audit_what(ngx_http_sandbox_json_t *j, ngx_http_request_t *r,
 
     if (ctx->who.len == 0) {
 
+        if (ctx->network != NULL) {
+            ngx_http_sandbox_json_raw(j, ",\"network\":");
+            ngx_http_sandbox_json_cstring(j, ctx->network);
+        }
+
         if (ctx->has_path) {
             ngx_http_sandbox_audit_string(j, ",\"path\":", &ctx->path);
         }

@@ -226,6 +226,17 @@ ngx_http_sandbox_op_session_keep(ngx_pool_t *pool, ngx_str_t *to,
 }
 
 
+const char *
+ngx_http_sandbox_op_session_network(const sbx_f_session_t *session)
+{
+    if (session->network == SBX_NETWORK_NONE) {
+        return "none";
+    }
+
+    return session->network_open ? "open" : "restricted";
+}
+
+
 ngx_int_t
 ngx_http_sandbox_op_session_note(ngx_http_request_t *r,
     const ngx_http_sandbox_op_session_t *s)
@@ -235,6 +246,7 @@ ngx_http_sandbox_op_session_note(ngx_http_request_t *r,
 
     ctx = ngx_http_sandbox_ctx(r);
     session = &s->session;
+    ctx->network = ngx_http_sandbox_op_session_network(session);
 
     if (ngx_http_sandbox_op_session_keep(r->pool, &ctx->session, session->id,
                                          sizeof(session->id))

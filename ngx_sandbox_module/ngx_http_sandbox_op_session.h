@@ -47,7 +47,11 @@ ngx_int_t ngx_http_sandbox_op_session_frame(ngx_http_request_t *r,
 ngx_int_t ngx_http_sandbox_op_session_map(ngx_pool_t *pool,
     const ngx_http_sandbox_op_session_t *session, sbx_json_map_t *map);
 
-/* For the log variables. */
+/* "none", "restricted", "open". */
+const char *ngx_http_sandbox_op_session_network(
+    const sbx_f_session_t *session);
+
+/* For the log variables, and the audit log. */
 ngx_int_t ngx_http_sandbox_op_session_note(ngx_http_request_t *r,
     const ngx_http_sandbox_op_session_t *s);
 

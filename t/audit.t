@@ -62,6 +62,7 @@ my $l = line_of($created);
 is("$l->{op} $l->{tenant_id} $l->{user_id} $l->{session_id} $l->{status}",
    "create acme ann $id 201", 'a creation');
 is($l->{address}, '127.0.0.1', 'from where');
+is($l->{network}, 'none', 'what it may reach');
 like($l->{time}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/, 'when');
 
 my $res = $t->api(POST => "/sessions/$id/exec",

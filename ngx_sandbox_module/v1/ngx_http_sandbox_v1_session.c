@@ -3,8 +3,6 @@
 #include "ngx_http_sandbox_op_network.h"
 
 
-static const char *ngx_http_sandbox_v1_session_network(
-    const sbx_f_session_t *session);
 static void ngx_http_sandbox_v1_session_resources(ngx_http_sandbox_json_t *j,
     const sbx_f_session_t *session);
 static void ngx_http_sandbox_v1_session_enforcement(
@@ -82,7 +80,7 @@ ngx_http_sandbox_v1_session_json(ngx_http_sandbox_json_t *j,
     }
 
     ngx_http_sandbox_json_raw(j, "],\"network\":");
-    ngx_http_sandbox_json_cstring(j, ngx_http_sandbox_v1_session_network(
+    ngx_http_sandbox_json_cstring(j, ngx_http_sandbox_op_session_network(
                                          session));
 
     if (s->rules_len != 0) {
@@ -101,17 +99,6 @@ ngx_http_sandbox_v1_session_json(ngx_http_sandbox_json_t *j,
     }
 
     ngx_http_sandbox_json_raw(j, "}");
-}
-
-
-static const char *
-ngx_http_sandbox_v1_session_network(const sbx_f_session_t *session)
-{
-    if (session->network == SBX_NETWORK_NONE) {
-        return "none";
-    }
-
-    return session->network_open ? "open" : "restricted";
 }
 
 
