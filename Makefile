@@ -267,8 +267,11 @@ stop:
 TEST_SRCS  := $(sort $(wildcard t/core/*.c))
 TEST_PROGS := $(TEST_SRCS:%.c=$(BUILD)/%)
 
-# The longest goes first, beside all the others.
-TESTS_ALL  := t/v2.t $(filter-out t/v2.t,$(sort $(wildcard t/*.t t/*/*.t)))
+# The longest goes first, beside all the others; what measures processor time
+# last, when it is over.
+TESTS_LAST := t/limits-cpu.t
+TESTS_ALL  := t/v2.t $(filter-out t/v2.t $(TESTS_LAST),\
+                $(sort $(wildcard t/*.t t/*/*.t))) $(TESTS_LAST)
 
 # A C test is named by its source or its program: TESTS=t/core/x.c.
 TESTS_RUN   = $(if $(TESTS),$(foreach f,$(TESTS),\

@@ -284,9 +284,15 @@ test_pressure(void)
 static void
 test_held(void)
 {
-    int          i, pids[9];
+    int          i, go, pids[9];
     init_exec_t  x = { 0 };
     init_call_t  calls[9];
+
+    /* nobody begins before his reader is there */
+
+    init_shell(&s, "mkfifo go", &r);
+    go = background("exec 3<>go; read x < fifo; yes | head -n 9 >&3;"
+                    " read x < fifo", &x);
 
     for (i = 0; i < 9; i++) {
         pids[i] = background("read x < go; head -c 3000000 /dev/zero", &x);
@@ -296,8 +302,7 @@ test_held(void)
         while (!a.has_output && next(&calls[i], &a) != 0) { /* void */ }
     }
 
-    init_shell(&s, "mkfifo go; exec 3<>go; yes | head -n 9 >&3; sleep 0.5",
-               &r);
+    init_shell(&s, "echo go > fifo; sleep 0.5", &r);
 
     i = background("head -c 3000000 /dev/zero", &x);
     ok(ends(i), "a command that nobody reads does not wait for readers");
@@ -322,6 +327,9 @@ test_held(void)
     for (i = 0; i < 9; i++) {
         (void) ends(pids[i]);
     }
+
+    init_shell(&s, "echo go > fifo", &r);
+    (void) ends(go);
 }
 
 
