@@ -71,12 +71,12 @@ sub is_bad {
 
 
 subtest 'rules' => sub {
-    is_good('one', 'sandbox_egress allow pypi.org;');
+    is_good('one', 'sandbox_egress allow index.org;');
     is_good('many forms',
-            'sandbox_egress allow pypi.org:443 *.example.org 198.51.100.0/24'
+            'sandbox_egress allow index.org:443 *.example.org 198.51.100.0/24'
             . ' 2001:db8::/32 [2001:db8::1]:53 *:443;'
             . 'sandbox_egress deny *:25 10.0.0.0/8;'
-            . 'sandbox_egress allow PyPI.org;');
+            . 'sandbox_egress allow Index.org;');
     is_good('private ones', "sandbox_egress allow *;\n"
                             . 'sandbox_egress_private on;');
     is_good('none of them', 'sandbox_egress_private off;');

@@ -18,7 +18,7 @@ my ($TRUE, $FALSE) = (JSON::PP::true, JSON::PP::false);
 
 my $t = SandboxTest->new(http => <<'CONF');
     sandbox_max connections=500 network_rate=10MB;
-    sandbox_egress allow pypi.org *.example.org:443 198.51.100.0/24
+    sandbox_egress allow index.org *.example.org:443 198.51.100.0/24
                          10.1.0.0/16;
     sandbox_egress deny bad.example.org 198.51.100.7;
 
@@ -57,23 +57,23 @@ subtest 'what a manifest may not ask for' => sub {
         [ 'on', '400 E3001', qr{^/manifest/network: must be true, false or} ],
         [ [], '400 E3001', qr{^/manifest/network} ],
         [ { accept => [] }, '400 E3001', qr{^/manifest/network/accept} ],
-        [ { allow => 'pypi.org' }, '400 E3001', qr{^/manifest/network/allow} ],
+        [ { allow => 'index.org' }, '400 E3001', qr{^/manifest/network/allow} ],
         [ { allow => [ 1 ] }, '400 E3001', qr{^/manifest/network/allow/0} ],
-        [ { allow => [ 'pypi.org', '1.2.3' ] }, '400 E3001',
+        [ { allow => [ 'index.org', '1.2.3' ] }, '400 E3001',
           qr{^/manifest/network/allow/1: looks like an address} ],
         [ { deny => [ 'https://a.org' ] }, '400 E3001',
           qr{^/manifest/network/deny/0: is a URL} ],
         [ { allow => [ "a\0b" ] }, '400 E3001', qr{/allow/0: .*control} ],
         [ { allow => [ "b\x{fc}cher.de" ] }, '400 E3001', qr{/allow/0: .*ASCII} ],
-        [ { allow => [ ('pypi.org') x 257 ] }, '400 E3001',
+        [ { allow => [ ('index.org') x 257 ] }, '400 E3001',
           qr{^/manifest/network/allow} ],
-        [ { allow => [ ('pypi.org') x 200 ], deny => [ ('a.org') x 57 ] },
+        [ { allow => [ ('index.org') x 200 ], deny => [ ('a.org') x 57 ] },
           '400 E3001', qr{^/manifest/network: has 257 rules} ],
         [ { allow => [ map { join('.', ('x' x 60) x 4) . ":$_" } 1 .. 256 ] },
           '400 E3001', qr{^/manifest/network: takes more than 32768} ],
 
         # more than configuration gives
-        [ { allow => [ 'pypi.org', 'a.org' ] }, '400 E2002',
+        [ { allow => [ 'index.org', 'a.org' ] }, '400 E2002',
           qr{^/manifest/network/allow/1: "a\.org" is not within} ],
         [ { allow => [ 'www.example.org' ] }, '400 E2002',
           qr{/allow/0: "www\.example\.org" is not within} ],
@@ -235,10 +235,10 @@ subtest 'what is granted is told' => sub {
         [ { deny => [ '*:25' ] }, 'all', 'restricted', [ [], [ '*:25' ] ] ],
         [ { allow => [ '10.7.0.0/16', 'fd00:1::/32' ] }, 'private',
           'restricted', [ [ '10.7.0.0/16', 'fd00:1::/32' ], [] ] ],
-        [ { allow => [ 'PyPI.org', '::ffff:198.51.100.0/120',
+        [ { allow => [ 'Index.org', '::ffff:198.51.100.0/120',
                        'WWW.example.org:443' ],
             deny => [ '[2001:DB8:0::1]:80' ] }, 'base', 'restricted',
-          [ [ 'pypi.org', '198.51.100.0/24', 'www.example.org:443' ],
+          [ [ 'index.org', '198.51.100.0/24', 'www.example.org:443' ],
             [ '[2001:db8::1]:80' ] ] ],
         [ { allow => \@long }, 'base', 'restricted', [ \@long, [] ] ],
     );
@@ -275,8 +275,8 @@ subtest 'what is granted changes' => sub {
 
     for my $case (
         [ $TRUE, 'restricted' ],
-        [ { allow => [ 'pypi.org' ] }, 'restricted', [ [ 'pypi.org' ], [] ] ],
-        [ { deny => [ 'pypi.org' ] }, 'restricted', [ [], [ 'pypi.org' ] ] ],
+        [ { allow => [ 'index.org' ] }, 'restricted', [ [ 'index.org' ], [] ] ],
+        [ { deny => [ 'index.org' ] }, 'restricted', [ [], [ 'index.org' ] ] ],
         [ $FALSE, 'none' ],
     ) {
         my ($network, $word, $lists) = @$case;

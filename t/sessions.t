@@ -322,7 +322,7 @@ subtest 'what a session may ask for' => sub {
     refused('network: true', 400, 'E2002', qr/network/,
             { manifest => { network => $true } });
     refused('hosts', 400, 'E2002', qr/network/,
-            { manifest => { network => { allow => [ 'pypi.org' ] } } });
+            { manifest => { network => { allow => [ 'index.org' ] } } });
     refused('binds', 400, 'E2002', qr/binds/,
             { manifest => { filesystem => { binds => [ 'models' ] } } });
 

@@ -106,8 +106,8 @@ test_rules(void)
         int          kind;
         const char  *form;
     } good[] = {
-        { "pypi.org", SBX_NETWORK_HOST, "pypi.org" },
-        { "PyPI.Org:443", SBX_NETWORK_HOST, "pypi.org:443" },
+        { "index.org", SBX_NETWORK_HOST, "index.org" },
+        { "Index.Org:443", SBX_NETWORK_HOST, "index.org:443" },
         { "localhost", SBX_NETWORK_HOST, "localhost" },
         { "_dmarc.example.org", SBX_NETWORK_HOST, "_dmarc.example.org" },
         { "xn--bcher-kva.example", SBX_NETWORK_HOST,
@@ -133,8 +133,8 @@ test_rules(void)
         { "::ffff:192.0.2.1", SBX_NETWORK_NET, "192.0.2.1" },
         { "[::ffff:192.0.2.0]/120:80", SBX_NETWORK_NET, "192.0.2.0/24:80" },
         { "::ffff:0:0/96", SBX_NETWORK_NET, "0.0.0.0/0" },
-        { "pypi.org:1", SBX_NETWORK_HOST, "pypi.org:1" },
-        { "pypi.org:65535", SBX_NETWORK_HOST, "pypi.org:65535" }
+        { "index.org:1", SBX_NETWORK_HOST, "index.org:1" },
+        { "index.org:65535", SBX_NETWORK_HOST, "index.org:65535" }
     };
 
     static const struct {
@@ -146,28 +146,28 @@ test_rules(void)
         { "a\tb", "control" },
         { "a\x7f", "control" },
         { "b\xc3\xbc" "cher.example", "ASCII" },
-        { "https://pypi.org", "URL" },
-        { "pypi.org/simple", "\"/\"" },
-        { "pypi.org/24", "\"/\"" },
+        { "https://index.org", "URL" },
+        { "index.org/simple", "\"/\"" },
+        { "index.org/24", "\"/\"" },
         { "*/8", "\"/\"" },
-        { "pypi.org:", "port" },
-        { "pypi.org:0", "port" },
-        { "pypi.org:65536", "port" },
-        { "pypi.org:080", "port" },
-        { "pypi.org:+80", "port" },
-        { "pypi.org:80 ", "port" },
-        { "pypi.org:http", "port" },
-        { "pypi.org:443443", "port" },
+        { "index.org:", "port" },
+        { "index.org:0", "port" },
+        { "index.org:65536", "port" },
+        { "index.org:080", "port" },
+        { "index.org:+80", "port" },
+        { "index.org:80 ", "port" },
+        { "index.org:http", "port" },
+        { "index.org:443443", "port" },
         { ":443", "no host" },
-        { "pypi.org.", "dot" },
+        { "index.org.", "dot" },
         { "pypi..org", "host name" },
-        { ".pypi.org", "host name" },
+        { ".index.org", "host name" },
         { "-a.org", "host name" },
         { "a-.org", "host name" },
         { "a.b-", "host name" },
         { "*.", "\"*\"" },
         { "*.*.org", "\"*\"" },
-        { "*pypi.org", "\"*\"" },
+        { "*index.org", "\"*\"" },
         { "a.*.org", "\"*\"" },
         { "**", "\"*\"" },
         { "1.2.3", "looks like an address" },
@@ -201,9 +201,9 @@ test_rules(void)
         { "[2001:db8::1]x", "bracket" },
         { "[2001:db8::1]:", "port" },
         { "[192.0.2.1]", "IPv6" },
-        { "[pypi.org]:443", "IPv6" },
+        { "[index.org]:443", "IPv6" },
         { "[]", "IPv6" },
-        { "a@pypi.org", "host name" },
+        { "a@index.org", "host name" },
         { "pypi,org", "host name" }
     };
 

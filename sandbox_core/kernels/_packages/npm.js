@@ -14,7 +14,7 @@
 
 'use strict';
 
-const { spawn } = require('child_process');
+const { execFileSync, spawn } = require('child_process');
 const crypto = require('crypto');
 const fs = require('fs');
 const http = require('http');
@@ -269,14 +269,23 @@ function manifestOf(tar) {
 }
 
 
+/* Where npm looks by itself: its own default, unless something is set.  null:
+ * there is no npm that could tell, nor install. */
 function upstream() {
-    return (process.env.npm_config_registry
-            || 'https://registry.npmjs.org/').replace(/\/*$/, '/');
+    try {
+        return execFileSync('npm', [ 'config', 'get', 'registry' ],
+                            { encoding: 'utf8',
+                              stdio: [ 'ignore', 'pipe', 'ignore' ] })
+            .trim().replace(/\/*$/, '/');
+    } catch {
+        return null;
+    }
 }
 
 
 /* What it does not have is looked for where it else would be. */
 function serve(store, online) {
+    const elsewhere = online ? upstream() : null;
     const server = http.createServer((request, response) => {
         const name = decodeURIComponent(request.url.slice(1));
         const file = files.get(request.url);
@@ -289,9 +298,9 @@ function serve(store, online) {
             response.setHeader('Content-Type', 'application/json');
             response.end(JSON.stringify(packument(name)));
 
-        } else if (online) {
+        } else if (elsewhere !== null) {
             response.writeHead(302, {
-                Location: upstream() + request.url.slice(1) });
+                Location: elsewhere + request.url.slice(1) });
             response.end();
 
         } else {
