@@ -321,7 +321,6 @@ typedef struct {
 
 int sbx_egress_launch(const sbx_egress_launch_t *launch, pid_t *pid,
     int *pidfd, sbx_error_t *e);
-/* The same for any program: see sbx_init_exe(). */
 
 /*
  * The egress, of itself, once it has opened and read all that it needs: no
