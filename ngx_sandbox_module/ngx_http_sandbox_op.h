@@ -120,6 +120,9 @@ typedef struct {
 /* Keeps what a frame brought, up to the cap; NGX_ERROR: out of memory. */
 ngx_int_t ngx_http_sandbox_op_output(ngx_http_request_t *r,
     ngx_http_sandbox_op_output_t *output, const u_char *data, size_t len);
+/* The same within a call's frame(): what that returns. */
+ngx_int_t ngx_http_sandbox_op_output_frame(ngx_http_sandbox_call_t *call,
+    ngx_http_sandbox_op_output_t *output, const u_char *data, size_t len);
 
 /* How long a call may be silent whose command has this time-out; 0: for
  * ever. */

@@ -76,3 +76,17 @@ ngx_http_sandbox_op_output(ngx_http_request_t *r,
 
     return NGX_OK;
 }
+
+
+ngx_int_t
+ngx_http_sandbox_op_output_frame(ngx_http_sandbox_call_t *call,
+    ngx_http_sandbox_op_output_t *output, const u_char *data, size_t len)
+{
+    if (ngx_http_sandbox_op_output(call->request, output, data, len)
+        != NGX_OK)
+    {
+        return ngx_http_sandbox_op_broken(call, "more than memory holds");
+    }
+
+    return NGX_OK;
+}

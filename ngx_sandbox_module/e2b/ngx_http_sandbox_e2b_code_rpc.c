@@ -145,14 +145,9 @@ ngx_http_sandbox_e2b_rpc_output(ngx_http_sandbox_call_t *call, ngx_uint_t n,
 
     code = call->data;
 
-    if (ngx_http_sandbox_op_output(call->request, n ? &code->err : &code->out,
-                                   data, len)
-        != NGX_OK)
-    {
-        return ngx_http_sandbox_op_broken(call, "more than memory holds");
-    }
-
-    return NGX_OK;
+    return ngx_http_sandbox_op_output_frame(call,
+                                            n ? &code->err : &code->out,
+                                            data, len);
 }
 
 

@@ -495,13 +495,10 @@ ngx_http_sandbox_v1_install_step_frame(ngx_http_sandbox_call_t *call,
 
     case SBX_F_STDOUT:
     case SBX_F_STDERR:
-        rc = ngx_http_sandbox_op_output(call->request,
+        return ngx_http_sandbox_op_output_frame(call,
                                         frame->type == SBX_F_STDOUT
                                         ? &command->out : &command->err,
                                         payload, frame->length);
-
-        return (rc == NGX_OK) ? NGX_OK
-               : ngx_http_sandbox_op_broken(call, "more than memory holds");
 
     case SBX_F_EXIT:
         ngx_memcpy(&end, payload, sizeof(sbx_f_exit_t));
