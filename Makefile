@@ -1,6 +1,6 @@
 # Builds the nginx module and the core's programs, all of it under $(BUILD).
 #
-#   make build [NGX_SRC=dir] [SANITIZE=1] [CC=clang] [BUILD=dir]
+#   make build [NGX_SRC=dir] [SANITIZE=1] [FAULTS=1] [CC=clang] [BUILD=dir]
 #   make start|stop [PREFIX=dir] [PORT=n]
 #   make test [TESTS=files] [SANITIZE=1]
 #   make check | bench | fuzz [SECONDS=n] | install [DESTDIR=dir] | clean
@@ -14,13 +14,16 @@ ROOT     := $(patsubst %/,%,$(dir $(abspath $(lastword $(MAKEFILE_LIST)))))
 
 CC       := $(if $(filter default,$(origin CC)),gcc,$(CC))
 SANITIZE ?=
+FAULTS   ?=
 NGX_SRC  ?= /usr/share/nginx/src
 PREFIX   ?= $(ROOT)/build/run
 PORT     ?= 8080
 JOBS     ?= 3
 
 SANITIZED := $(filter 1 yes,$(SANITIZE))
-BUILD     ?= build$(if $(SANITIZED),/asan)
+# With the points of sandbox_fault.h: for tests.
+FAULTED   := $(if $(SANITIZED)$(filter 1 yes,$(FAULTS)),1)
+BUILD     ?= build$(if $(SANITIZED),/asan,$(if $(FAULTED),/faults))
 override BUILD := $(abspath $(BUILD))
 
 VERSION  := $(shell sed -n \
@@ -54,6 +57,8 @@ LIB_SRCS   := $(filter-out $(CORE_MAINS),$(CORE_SRCS))
 
 CORE_INCS  := -I$(CORE)/include $(addprefix -I$(CORE)/,$(CORE_DIRS))
 
+FAULT_FLAGS := $(if $(FAULTED),-DSBX_FAULTS)
+
 WARNINGS   := -Wall -Wextra -Wshadow -Wstrict-prototypes \
               -Wmissing-prototypes -Wformat=2 -Werror
 
@@ -63,7 +68,7 @@ TRAP_FLAGS := -fsanitize=undefined $(if $(findstring clang,$(CC)),\
               -fsanitize-trap=undefined,-fsanitize-undefined-trap-on-error)
 
 CORE_BASE  := -std=gnu11 -D_GNU_SOURCE -g $(WARNINGS) -fvisibility=hidden \
-              -fPIC -fstack-protector-strong
+              -fPIC -fstack-protector-strong $(FAULT_FLAGS)
 CORE_LIBS  := -lseccomp -lcap -lpcre2-8 -lyajl -l:libarchive.a -lz -lmnl
 # Of the egress, and of what tests its parts.
 EGRESS_LIBS := -lcares -lssl -lcrypto
@@ -217,6 +222,7 @@ NGX_BUILD  := $(BUILD)/nginx
 NGX_TREE   := $(BUILD)/nginx-src
 NGX_CC     := -Wextra -Wno-unused-parameter -Wshadow -Wstrict-prototypes \
               -Wmissing-prototypes -Wformat=2 -fstack-protector-strong \
+              $(FAULT_FLAGS) \
               $(if $(SANITIZED),$(SAN_FLAGS),-D_FORTIFY_SOURCE=2)
 NGX_LD     := -Wl,-z,relro,-z,now $(if $(SANITIZED),$(SAN_FLAGS))
 
@@ -313,7 +319,13 @@ build/t/inside/%: t/lib/inside/%.c
 test-programs: $(TEST_PROGS) $(INSIDE)
 	@:
 
-test: tests
+# What t/survive/ runs against: a build with the points of sandbox_fault.h.
+.PHONY: faults
+faults:
+	$(if $(FAULTED),,$(if $(filter t/survive/%,$(TESTS_RUN)),\
+	    @+$(MAKE) --no-print-directory FAULTS=1 BUILD=$(BUILD)/faults build))
+
+test: tests faults
 	@$(TEST_ENV) PERL5LIB=$(ROOT)/t/lib prove --formatter=SandboxSummary -j$(JOBS) \
 	    $(TESTS_RUN)
 

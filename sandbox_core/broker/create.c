@@ -1,4 +1,5 @@
 #include "broker.h"
+#include "sandbox_fault.h"
 #include "sandbox_rules.h"
 
 #include <errno.h>
@@ -615,10 +616,13 @@ sbx_create_session(sbx_broker_t *b, const sbx_call_t *head,
         return -1;
     }
 
+    SBX_FAULT("broker-create-taken");
+
     if (sbx_create_groups(s, &s->error) == 0
         && sbx_create_launch(s, env, body->env_size, rules, body->rules_size,
                              &s->error) == 0)
     {
+        SBX_FAULT("broker-create-launched");
         *session = s;
         return 0;
     }

@@ -5,6 +5,7 @@
 
 #include "launch_private.h"
 #include "cgroup_private.h"
+#include "sandbox_fault.h"
 #include "wire.h"
 
 #include <errno.h>
@@ -354,7 +355,7 @@ sbx_child_exec(sbx_child_t *child, sbx_error_t *e)
     int    exe;
     char   name[] = "sandbox-init";
     char  *argv[] = { name, NULL };
-    char  *envp[] = { NULL };
+    char  *envp[] = { sbx_fault_env(), NULL };
 
     exe = -1;
 

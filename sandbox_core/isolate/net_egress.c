@@ -13,6 +13,7 @@
  */
 
 #include "isolate_private.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -121,7 +122,7 @@ sbx_egress_child(const sbx_egress_launch_t *launch)
     int          exe;
     char         name[] = "sandbox-egress";
     char        *argv[] = { name, NULL };
-    char        *envp[] = { NULL };
+    char        *envp[] = { sbx_fault_env(), NULL };
     sigset_t     none;
     sbx_error_t  e;
 
