@@ -154,6 +154,7 @@ struct sbx_session_s {
     char                     request[SBX_REQUEST_ID + 8];
     int                      dir;
     uint64_t                 uid_first;
+    uint64_t                 born;      /* us; 0: before this broker */
     uint32_t                 cell;      /* index in broker->ids */
     uint32_t                 slot;
 
@@ -176,6 +177,8 @@ struct sbx_session_s {
     uint32_t                 ncommands; /* running and lingering */
     uint32_t                 number;    /* of the next command */
     uint32_t                 reserved;  /* numbers below are recorded */
+    uint32_t                 earlier;   /* commands of earlier brokers, of
+                                           which the end may be told yet */
     sbx_node_t               tasks;     /* sbx_pending_t */
     uint32_t                 ntasks;
     sbx_op_t                 untold;    /* init, for want of room; or 0 */
@@ -850,7 +853,8 @@ void sbx_metrics_call(sbx_broker_t *b, sbx_call_out_t *call,
     const void *body);
 void sbx_metrics_ended(sbx_broker_t *b, unsigned why);
 /* A command has ended; SBX_REASON_MAX: there was none. */
-void sbx_metrics_command(sbx_broker_t *b, uint32_t reason, uint64_t cpu_us);
+void sbx_metrics_command(const sbx_session_t *s, uint32_t reason,
+    uint64_t cpu_us);
 
 
 #endif

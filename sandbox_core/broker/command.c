@@ -421,6 +421,7 @@ sbx_command_numbers(sbx_session_t *s, int adopt)
 
     s->number = reserved;
     s->reserved = reserved;
+    s->earlier = reserved;
 
     return 0;
 }
@@ -872,7 +873,7 @@ sbx_command_drop(sbx_session_t *s)
         sbx_list_remove(node);
         sbx_list_append(&s->lingering, node);
         sbx_quota_commands(s, -1);
-        sbx_metrics_command(s->broker, SBX_REASON_SESSION_ENDED, 0);
+        sbx_metrics_command(s, SBX_REASON_SESSION_ENDED, 0);
     }
 
     while (!sbx_list_empty(&s->kernels)) {

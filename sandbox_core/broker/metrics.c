@@ -5,6 +5,10 @@
 #include "broker.h"
 
 #include <string.h>
+#include <unistd.h>
+
+
+static long sbx_metrics_processors(void);
 
 
 static sbx_state_t
@@ -58,13 +62,40 @@ sbx_metrics_call(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 }
 
 
+/* Init's word, which may be a lie: no command has used more than all
+ * processors since its session began. */
+
 void
-sbx_metrics_command(sbx_broker_t *b, uint32_t reason, uint64_t cpu_us)
+sbx_metrics_command(const sbx_session_t *s, uint32_t reason, uint64_t cpu_us)
 {
-    if (reason < SBX_REASON_MAX) {
-        b->over[reason]++;
-        b->over_cpu_us += cpu_us;
+    uint64_t       most;
+    sbx_broker_t  *b;
+
+    if (reason >= SBX_REASON_MAX) {
+        return;
     }
+
+    b = s->broker;
+    most = (sbx_now_us() - s->born) * (uint64_t) sbx_metrics_processors();
+
+    b->over[reason]++;
+    b->over_cpu_us += cpu_us < most ? cpu_us : most;
+}
+
+
+static long
+sbx_metrics_processors(void)
+{
+    long  n;
+
+    static long  processors;
+
+    if (processors == 0) {
+        n = sysconf(_SC_NPROCESSORS_CONF);
+        processors = n > 0 ? n : 1;
+    }
+
+    return processors;
 }
 
 

@@ -474,12 +474,16 @@ sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
         sbx_quota_inherited(s, record->running, !known);
 
         /* of a session that ends they were counted when it began to; one
-         * that ran before this broker is not known by its number */
+         * that ran before this broker is not known by its number, and there
+         * were no more of them than it had numbers */
 
-        if (known == 1
-            || (!known && s->adopted && s->state == SBX_S_RUNNING))
-        {
-            sbx_metrics_command(s->broker, record->reason, record->cpu_us);
+        if (!known && s->earlier != 0 && s->state == SBX_S_RUNNING) {
+            s->earlier--;
+            known = 1;
+        }
+
+        if (known == 1) {
+            sbx_metrics_command(s, record->reason, record->cpu_us);
         }
 
         if (known == 2) {
