@@ -417,6 +417,46 @@ apart 'two servers with a state directory each' => sub {
 };
 
 
+apart "a service, and an nginx that is not root's" => sub {
+    my $t = SandboxTest->new(trust => 'standalone');
+
+    ok($t->start_broker, 'the service');
+    my ($status, $text) = $t->nginx('-g', 'daemon off;');
+    isnt($status, 0, 'before root has said anything nginx does not start');
+    like($t->log . $text, qr/\[emerg\].*waits for root's configuration/,
+         'and tells why');
+    $t->allow(qr/waits for root's configuration/);
+
+    ok($t->configure, 'root says what sessions may be');
+    $t->start;
+
+    for my $pid ($t->master, $t->workers) {
+        my ($uid) = SandboxTest::slurp("/proc/$pid/status")
+                    =~ /^Uid:\s+(\d+)/m;
+        is($uid, scalar getpwnam('www-data'), 'nginx is a user');
+    }
+
+    my $s = marked($t);
+    is_there($t, $s, 'and has sessions');
+
+    $t->write_conf(http => '    sandbox_quota user sessions=1;');
+    ok($t->reload, 'it reloads');
+    is($t->api(DELETE => '/sessions/' . marked($t))->{status}, 204,
+       'which changes nothing of what root has said');
+
+    my @pair = ($t->keeper, $t->broker);
+    $t->signal('QUIT');
+    ok(SandboxTest::wait_for(sub { $t->reap; !SandboxTest::alive($t->master) }),
+       'nginx ends');
+    is_deeply([ grep { !SandboxTest::alive($_) } @pair ], [],
+              'and the service does not');
+    $t->start;
+    is_there($t, $s, 'nor the session');
+
+    $t->finish;
+};
+
+
 subtest "the flags of the machine's cgroup2 stay" => sub {
     my $flags = sub {
         my ($line) = grep { / - cgroup2 / }

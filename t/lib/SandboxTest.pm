@@ -10,7 +10,9 @@ package SandboxTest;
 #
 # The configuration is conf/nginx.conf with the port replaced and the given
 # lines added to its blocks, or the text that "conf" gives ("%%PORT%%" and
-# "%%PREFIX%%" are replaced).  SANDBOX_BUILD says where the build is.
+# "%%PREFIX%%" are replaced).  SANDBOX_BUILD says where the build is, and
+# SANDBOX_TEST_TRUST=standalone (or "trust") that nginx is not root's: see
+# SandboxTest::Standalone.
 
 use strict;
 use warnings;
@@ -27,6 +29,7 @@ use Test::More;
 use Time::HiRes qw(time sleep);
 
 use SandboxTest::Connection;
+use SandboxTest::Standalone;
 
 our $ROOT = abs_path(dirname(__FILE__) . '/../..');
 our $BUILD = abs_path($ENV{SANDBOX_BUILD} // "$ROOT/build")
@@ -68,6 +71,9 @@ sub new {
 
     my $self = bless { allow => [], daemon => 0, names => {}, pids => {},
                        %o }, $class;
+
+    SandboxTest::Standalone->take($self)
+        if ($o{trust} // $ENV{SANDBOX_TEST_TRUST} // '') eq 'standalone';
 
     $self->{prefix} //= tempdir('sbxXXXXXX', DIR => $o{dir} // '/tmp');
     $self->{port} //= free_port();
