@@ -12,6 +12,7 @@
  */
 
 #include "ngx_http_sandbox_call.h"
+#include "ngx_http_sandbox_passed.h"
 
 
 #define NGX_HTTP_SANDBOX_CALL_DATAGRAM  2048
@@ -267,7 +268,7 @@ ngx_http_sandbox_call_drop(ngx_http_sandbox_call_t *call)
     }
 
     if (call->passed != NGX_INVALID_FILE) {
-        (void) close(call->passed);
+        ngx_http_sandbox_passed_close(call->passed);
         call->passed = NGX_INVALID_FILE;
     }
 

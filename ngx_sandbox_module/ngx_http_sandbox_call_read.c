@@ -13,6 +13,7 @@
 
 #include "ngx_http_sandbox_call.h"
 #include "ngx_http_sandbox_stream.h"
+#include "ngx_http_sandbox_passed.h"
 
 #include <linux/magic.h>
 #include <netinet/in.h>
@@ -396,7 +397,7 @@ ngx_http_sandbox_call_fill(ngx_http_sandbox_call_t *call)
     }
 
     if (call->passed != NGX_INVALID_FILE) {
-        (void) close(fd);
+        ngx_http_sandbox_passed_close(fd);
         ngx_log_error(NGX_LOG_ERR, c->log, 0,
                       "sandbox call brought a second descriptor");
         return NGX_ABORT;

@@ -1,4 +1,5 @@
 #include "ngx_http_sandbox_op.h"
+#include "ngx_http_sandbox_passed.h"
 
 
 static void *ngx_http_sandbox_op_alloc(void *ctx, size_t size);
@@ -134,7 +135,7 @@ ngx_http_sandbox_op_frame(ngx_http_sandbox_call_t *call,
     sbx_f_error_t  error;
 
     if (fd != NGX_INVALID_FILE && frame->type != call->brings) {
-        (void) ngx_close_file(fd);
+        ngx_http_sandbox_passed_close(fd);
         return ngx_http_sandbox_op_broken(call, "an unasked descriptor");
     }
 

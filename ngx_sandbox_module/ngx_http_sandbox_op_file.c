@@ -7,6 +7,7 @@
  */
 
 #include "ngx_http_sandbox_op_file.h"
+#include "ngx_http_sandbox_passed.h"
 
 #include <ctype.h>
 #include <sys/vfs.h>
@@ -175,7 +176,7 @@ ngx_http_sandbox_op_download_frame(ngx_http_sandbox_call_t *call,
         /* nothing is to come but the end, and that means to stop */
 
         if (fd != NGX_INVALID_FILE) {
-            (void) ngx_close_file(fd);
+            ngx_http_sandbox_passed_close(fd);
         }
 
         return ngx_http_sandbox_op_finish(call, NGX_ERROR);
@@ -195,7 +196,7 @@ ngx_http_sandbox_op_download_frame(ngx_http_sandbox_call_t *call,
                              &group, &target)
         != 0)
     {
-        (void) ngx_close_file(fd);
+        ngx_http_sandbox_passed_close(fd);
         return ngx_http_sandbox_op_broken(call, "an entry that cannot be");
     }
 
@@ -225,7 +226,7 @@ ngx_http_sandbox_op_download_send(ngx_http_sandbox_call_t *call, ngx_fd_t fd,
     name = ngx_pnalloc(r->pool, path->len + 1);
 
     if (cln == NULL || name == NULL) {
-        (void) ngx_close_file(fd);
+        ngx_http_sandbox_passed_close(fd);
         return ngx_http_sandbox_op_broken(call, "more than memory holds");
     }
 

@@ -9,6 +9,7 @@
  */
 
 #include "ngx_http_sandbox_v1_port.h"
+#include "ngx_http_sandbox_passed.h"
 
 
 #define NGX_HTTP_SANDBOX_V1_PORT_TURN   16     /* pieces before others' */
@@ -269,7 +270,7 @@ ngx_http_sandbox_v1_port_frame(ngx_http_sandbox_call_t *call,
         /* nothing is to come but the end */
 
         if (fd != NGX_INVALID_FILE) {
-            (void) ngx_close_file(fd);
+            ngx_http_sandbox_passed_close(fd);
         }
 
         return ngx_http_sandbox_v1_port_over(call);
@@ -468,7 +469,7 @@ ngx_http_sandbox_v1_port_peer_get(ngx_peer_connection_t *pc, void *data)
     c->type = SOCK_STREAM;
     c->recv = ngx_http_sandbox_v1_port_recv;
     c->send = ngx_http_sandbox_v1_port_send;
-    c->recv_chain = ngx_recv_chain;
+    c->recv_chain = NULL;
     c->send_chain = ngx_http_sandbox_v1_port_send_chain;
     c->tcp_nopush = NGX_TCP_NOPUSH_DISABLED;
     c->log_error = pc->log_error;
@@ -538,7 +539,7 @@ ngx_http_sandbox_v1_port_recv(ngx_connection_t *c, u_char *buf, size_t size)
         return NGX_AGAIN;
     }
 
-    n = ngx_recv(c, buf, size);
+    n = ngx_http_sandbox_passed_recv(c, buf, size);
 
     port->received = (n > 0) ? port->received + 1 : 0;
 
@@ -558,7 +559,7 @@ ngx_http_sandbox_v1_port_send(ngx_connection_t *c, u_char *buf, size_t size)
         return NGX_AGAIN;
     }
 
-    n = ngx_send(c, buf, size);
+    n = ngx_http_sandbox_passed_send(c, buf, size);
 
     port->sent = (n > 0) ? port->sent + 1 : 0;
 
@@ -578,7 +579,7 @@ ngx_http_sandbox_v1_port_send_chain(ngx_connection_t *c, ngx_chain_t *in,
         return in;
     }
 
-    in = ngx_send_chain(c, in, limit);
+    in = ngx_http_sandbox_passed_send_chain(c, in, limit);
 
     port->sent = (in == NULL) ? port->sent + 1 : 0;
 
@@ -602,6 +603,12 @@ ngx_http_sandbox_v1_port_finalize(ngx_http_request_t *r, ngx_int_t rc)
 
     port = ngx_http_sandbox_ctx(r)->data;
     ngx_http_sandbox_call_close(port->call);
+
+    /* nginx closes it next */
+
+    if (r->upstream->peer.connection != NULL) {
+        ngx_http_sandbox_passed_calm(r->upstream->peer.connection->fd);
+    }
 }
 
 
@@ -613,6 +620,6 @@ ngx_http_sandbox_v1_port_cleanup(void *data)
     port = data;
 
     if (port->fd != NGX_INVALID_FILE) {
-        (void) ngx_close_file(port->fd);
+        ngx_http_sandbox_passed_close(port->fd);
     }
 }

@@ -15,6 +15,7 @@
 #include "ngx_http_sandbox_v1_create.h"
 #include "ngx_http_sandbox_v1_exec.h"
 #include "ngx_http_sandbox_v1_files.h"
+#include "ngx_http_sandbox_passed.h"
 
 
 #define NGX_HTTP_SANDBOX_V1_RUN_FILES    1024
@@ -367,7 +368,7 @@ ngx_http_sandbox_v1_run_tie_frame(ngx_http_sandbox_call_t *call,
         }
 
         if (fd != NGX_INVALID_FILE) {
-            (void) ngx_close_file(fd);
+            ngx_http_sandbox_passed_close(fd);
         }
 
         /* The session has ended, or the broker says what it never does: the
@@ -714,7 +715,7 @@ ngx_http_sandbox_v1_run_end_frame(ngx_http_sandbox_call_t *call,
     if (fd != NGX_INVALID_FILE || frame->type != SBX_F_END) {
 
         if (fd != NGX_INVALID_FILE) {
-            (void) ngx_close_file(fd);
+            ngx_http_sandbox_passed_close(fd);
         }
 
         return ngx_http_sandbox_op_broken(call, "a wrong frame for destroy");

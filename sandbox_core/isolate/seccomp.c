@@ -216,6 +216,7 @@ typedef struct {
     const uint32_t   *names;
     unsigned          count;
     uint32_t          level;
+    uint32_t          err;        /* as above */
 } sbx_option_rule_t;
 
 typedef struct {
@@ -410,10 +411,20 @@ static const uint32_t  sbx_option_ipv6[] = {
     48 /* MCAST_MSFILTER */
 };
 
+/*
+ * Who closes the last descriptor of a socket that lingers waits, whoever set
+ * it: a worker that was passed one, even if it only closes what it came by.
+ * So nobody inside sets it, and is told he did.
+ */
+static const uint32_t  sbx_option_linger[] = { SO_LINGER };
+
 static const sbx_option_rule_t  sbx_option_rules[] = {
-    { sbx_option_socket, sbx_nelts(sbx_option_socket), SOL_SOCKET },
-    { sbx_option_tcp,    sbx_nelts(sbx_option_tcp),    6 /* SOL_TCP */ },
-    { sbx_option_ipv6,   sbx_nelts(sbx_option_ipv6),   41 /* SOL_IPV6 */ }
+    { sbx_option_socket, sbx_nelts(sbx_option_socket), SOL_SOCKET, EPERM },
+    { sbx_option_linger, sbx_nelts(sbx_option_linger), SOL_SOCKET, 0 },
+    { sbx_option_tcp,    sbx_nelts(sbx_option_tcp),    6 /* SOL_TCP */,
+      EPERM },
+    { sbx_option_ipv6,   sbx_nelts(sbx_option_ipv6),   41 /* SOL_IPV6 */,
+      EPERM }
 };
 
 
@@ -489,7 +500,7 @@ sbx_filter_options(sbx_filter_t *f)
         other = f->n;
         sbx_filter_add(f, BPF_JMP | BPF_JEQ | BPF_K, rule->level, 0, 0);
         sbx_filter_load_arg(f, 2);
-        sbx_filter_any(f, rule->names, rule->count, 1, EPERM);
+        sbx_filter_any(f, rule->names, rule->count, 1, rule->err);
         f->code[other].jf = (uint8_t) (f->n - other - 1);
     }
 

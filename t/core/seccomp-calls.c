@@ -248,6 +248,8 @@ test_arguments(void)
         { "TCP upper protocol", { SYS_setsockopt, { 3, 6, 31 } }, EPERM },
         { "IPv6 membership", { SYS_setsockopt, { 3, 41, 20 } }, EPERM },
         { "any group", { SYS_setsockopt, { 3, 41, 42 } }, EPERM },
+        { "linger", { SYS_setsockopt, { 3, 1, 13 } }, -1 },
+        { "linger, high bits", { SYS_setsockopt, { 3, 1, 13 | HIGH } }, -1 },
         { "reuse address", { SYS_setsockopt, { 3, 1, 2 } }, 0 },
         { "no delay", { SYS_setsockopt, { 3, 6, 1 } }, 0 },
         { "IPv6 only", { SYS_setsockopt, { 3, 41, 26 } }, 0 },

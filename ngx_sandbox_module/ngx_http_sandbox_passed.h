@@ -1,0 +1,28 @@
+/*
+ * Descriptors that came from a session, and connections made of them: what
+ * shares them cannot make a worker wait.
+ */
+
+#ifndef _NGX_HTTP_SANDBOX_PASSED_H_INCLUDED_
+#define _NGX_HTTP_SANDBOX_PASSED_H_INCLUDED_
+
+
+#include "ngx_http_sandbox.h"
+
+
+/* Every descriptor that was passed is closed by this, unless nginx does. */
+void ngx_http_sandbox_passed_close(ngx_fd_t fd);
+
+/* Before nginx closes it: a close() that waits for nothing. */
+void ngx_http_sandbox_passed_calm(ngx_fd_t fd);
+
+/* As those of ngx_connection_t. */
+ssize_t ngx_http_sandbox_passed_recv(ngx_connection_t *c, u_char *buf,
+    size_t size);
+ssize_t ngx_http_sandbox_passed_send(ngx_connection_t *c, u_char *buf,
+    size_t size);
+ngx_chain_t *ngx_http_sandbox_passed_send_chain(ngx_connection_t *c,
+    ngx_chain_t *in, off_t limit);
+
+
+#endif /* _NGX_HTTP_SANDBOX_PASSED_H_INCLUDED_ */
