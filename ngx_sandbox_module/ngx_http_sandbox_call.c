@@ -163,6 +163,7 @@ ngx_http_sandbox_call_start(ngx_http_sandbox_call_t *call)
         return NGX_ERROR;
     }
 
+    SBX_FAULT("worker-call-opened");
     ngx_http_sandbox_call_knock(call);
 
     return NGX_OK;
@@ -441,6 +442,7 @@ ngx_http_sandbox_call_send(ngx_http_sandbox_call_t *call)
         (void) close(call->peer);
         call->peer = NGX_INVALID_FILE;
         call->sent = 1;
+        SBX_FAULT("worker-call-sent");
 
         return NGX_OK;
     }

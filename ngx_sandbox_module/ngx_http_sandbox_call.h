@@ -9,6 +9,7 @@
 
 
 #include "ngx_http_sandbox.h"
+#include "sandbox_fault.h"
 
 #include <sys/socket.h>
 

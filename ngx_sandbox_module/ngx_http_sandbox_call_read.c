@@ -458,6 +458,7 @@ ngx_http_sandbox_call_deliver(ngx_http_sandbox_call_t *call,
 
     if (frame->type == SBX_F_ACCEPTED) {
         call->accepted = 1;
+        SBX_FAULT("worker-call-accepted");
     }
 
     fd = NGX_INVALID_FILE;

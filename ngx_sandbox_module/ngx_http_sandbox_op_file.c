@@ -8,6 +8,7 @@
 
 #include "ngx_http_sandbox_op_file.h"
 #include "ngx_http_sandbox_passed.h"
+#include "sandbox_fault.h"
 
 #include <ctype.h>
 #include <sys/vfs.h>
@@ -202,6 +203,7 @@ ngx_http_sandbox_op_download_frame(ngx_http_sandbox_call_t *call,
 
     path.data = (u_char *) name;
     path.len = entry.path_len;
+    SBX_FAULT("worker-download-opened");
 
     return ngx_http_sandbox_op_download_send(call, fd, &path);
 }
@@ -255,6 +257,7 @@ ngx_http_sandbox_op_download_send(ngx_http_sandbox_call_t *call, ngx_fd_t fd,
     call->timeout = 0;
 
     rc = ngx_http_sandbox_op_download_body(r, fd, &info, name);
+    SBX_FAULT("worker-download-sending");
 
     if (rc == NGX_AGAIN
         || (rc == NGX_OK && (r->buffered || r->connection->buffered)))

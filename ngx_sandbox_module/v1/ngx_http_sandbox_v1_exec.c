@@ -1,4 +1,5 @@
 #include "ngx_http_sandbox_v1_exec.h"
+#include "sandbox_fault.h"
 
 
 #define NGX_HTTP_SANDBOX_V1_ARGUMENTS    65536
@@ -638,6 +639,7 @@ ngx_http_sandbox_v1_exec_frame(ngx_http_sandbox_call_t *call,
         ngx_memcpy(&started, payload, sizeof(sbx_f_started_t));
         command->pid = started.pid;
         ngx_http_sandbox_ctx(call->request)->pid = started.pid;
+        SBX_FAULT("worker-exec-started");
         return NGX_OK;
 
     case SBX_F_END:
@@ -659,6 +661,7 @@ ngx_http_sandbox_v1_exec_frame(ngx_http_sandbox_call_t *call,
 
     case SBX_F_EXIT:
         ngx_memcpy(&end, payload, sizeof(sbx_f_exit_t));
+        SBX_FAULT("worker-exec-over");
         return ngx_http_sandbox_v1_exec_exit(call, &end);
 
     default:

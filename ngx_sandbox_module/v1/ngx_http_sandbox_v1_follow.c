@@ -4,6 +4,7 @@
  */
 
 #include "ngx_http_sandbox_v1_exec.h"
+#include "sandbox_fault.h"
 
 
 static ngx_int_t ngx_http_sandbox_v1_follow_open(
@@ -125,6 +126,7 @@ ngx_http_sandbox_v1_follow_started(ngx_http_sandbox_call_t *call, int32_t pid)
     j = ngx_http_sandbox_stream_event(command->stream, "start");
     ngx_http_sandbox_json_raw(j, ",\"pid\":");
     ngx_http_sandbox_json_int(j, pid);
+    SBX_FAULT("worker-stream-started");
 
     return ngx_http_sandbox_stream_send(command->stream);
 }
@@ -156,6 +158,7 @@ ngx_http_sandbox_v1_follow_text(ngx_http_sandbox_call_t *call, ngx_uint_t n,
     command = call->data;
 
     if (r->header_sent) {
+        SBX_FAULT("worker-stream-output");
         return ngx_http_sandbox_stream_text(command->stream,
                                        ngx_http_sandbox_v1_follow_types[n],
                                        &command->text[n], command->base64,
@@ -195,6 +198,7 @@ ngx_http_sandbox_v1_follow_exit(ngx_http_sandbox_call_t *call,
 
     r = call->request;
     command = call->data;
+    SBX_FAULT("worker-stream-over");
 
     if (ngx_http_sandbox_op_exit(r, end) != NGX_OK) {
         return ngx_http_sandbox_op_broken(call, "an end that cannot be");

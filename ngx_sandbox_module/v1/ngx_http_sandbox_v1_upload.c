@@ -13,6 +13,7 @@
  */
 
 #include "ngx_http_sandbox_v1_files.h"
+#include "sandbox_fault.h"
 
 
 typedef struct {
@@ -322,6 +323,7 @@ ngx_http_sandbox_v1_upload_frame(ngx_http_sandbox_call_t *call,
 
     if (frame->type == SBX_F_END && upload->whole) {
         ngx_memcpy(&end, payload, sizeof(sbx_f_end_t));
+        SBX_FAULT("worker-upload-over");
         return ngx_http_sandbox_v1_upload_end(upload, &end);
     }
 
@@ -338,6 +340,7 @@ ngx_http_sandbox_v1_upload_begin(ngx_http_sandbox_v1_upload_t *upload)
     r = upload->request;
 
     upload->ready = 1;
+    SBX_FAULT("worker-upload-ready");
 
     /* from here on it is the body that takes time, or the stall timer */
 
@@ -385,6 +388,7 @@ ngx_http_sandbox_v1_upload_pump(ngx_http_sandbox_v1_upload_t *upload)
                                                   "more than memory holds");
             }
 
+            SBX_FAULT("worker-upload-sent");
             ngx_add_timer(&upload->stall, NGX_HTTP_SANDBOX_OP_STALL);
             ngx_http_sandbox_op_watch(r);
 
@@ -436,6 +440,10 @@ ngx_http_sandbox_v1_upload_take(ngx_http_sandbox_v1_upload_t *upload)
     rc = ngx_http_sandbox_body_pass(call, SBX_F_DATA,
                                     NGX_HTTP_SANDBOX_OP_WINDOW,
                                     &upload->received);
+
+    if (upload->received != 0) {
+        SBX_FAULT("worker-upload-passed");
+    }
 
     if (upload->max > 0 && upload->received > upload->max) {
         (void) ngx_http_sandbox_v1_upload_too_large(upload->max, &e);

@@ -8,6 +8,7 @@
  */
 
 #include "broker.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -56,6 +57,7 @@ sbx_command_call(sbx_session_t *s, const sbx_call_t *head, int fd,
 
     b = s->broker;
     memset(&limits, 0xff, sizeof(sbx_exec_limits_t));
+    SBX_FAULT("broker-call-taken");
 
     if (sbx_resume_call(s, head, fd, body)) {
         return;
@@ -94,6 +96,7 @@ sbx_command_call(sbx_session_t *s, const sbx_call_t *head, int fd,
         return;
     }
 
+    SBX_FAULT("broker-call-checked");
     sbx_credit_begin(s);
     sbx_command_start(s, &p);
 }
@@ -116,6 +119,7 @@ sbx_command_group(sbx_session_t *s, uint32_t token)
         return;
     }
 
+    SBX_FAULT("broker-group-asked");
     memset(&limits, 0xff, sizeof(sbx_exec_limits_t));
     memset(&p, 0, sizeof(sbx_pending_t));
     p.task.magic = SBX_WIRE_MAGIC;
@@ -484,6 +488,7 @@ sbx_command_hand(sbx_session_t *s, sbx_pending_t *p)
                       p->nfds, MSG_DONTWAIT)
         != -1)
     {
+        SBX_FAULT("broker-call-handed");
         sbx_command_close(s, p, 0);
         return 0;
     }
@@ -713,6 +718,7 @@ sbx_command_over(sbx_session_t *s, uint32_t number)
                 continue;
             }
 
+            SBX_FAULT("broker-command-over");
             sbx_list_remove(node);
             sbx_list_append(&s->lingering, node);
             s->backoff = SBX_COMMAND_BACKOFF_MIN;

@@ -5,6 +5,7 @@
  */
 
 #include "conn.h"
+#include "sandbox_fault.h"
 #include "sandbox_limits.h"
 
 #include <errno.h>
@@ -152,6 +153,8 @@ sbx_eg_conn_taken(sbx_eg_session_t *s, int fd)
     const char       *name;
     sbx_refused_t     why;
     sbx_eg_verdict_t  verdict;
+
+    SBX_FAULT("egress-conn-accepted");
 
     if (sbx_eg_conn_destination(fd, address, &port) != 0) {
         sbx_eg_conn_reset_fd(fd);
@@ -462,6 +465,8 @@ sbx_eg_conn_connect(sbx_eg_conn_t *c)
         return -1;
     }
 
+    SBX_FAULT("egress-conn-connecting");
+
     return sbx_event_add(loop, &c->side[SBX_EG_SERVER].event, fd, EPOLLOUT);
 }
 
@@ -486,6 +491,7 @@ sbx_eg_conn_server(sbx_event_t *ev, uint32_t events)
         return;
     }
 
+    SBX_FAULT("egress-conn-connected");
     sbx_timer_del(&c->session->egress->loop, &c->timer);
 
     c->connecting = 0;

@@ -25,6 +25,7 @@
  */
 
 #include "dns.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <string.h>
@@ -201,6 +202,7 @@ sbx_dns_take(sbx_eg_session_t *s, const sbx_dns_from_t *from,
     int              rc;
     sbx_dns_query_t  q;
 
+    SBX_FAULT("egress-dns-taken");
     s->traffic->queries++;
     rc = sbx_dns_query_parse(p, n, &q);
 

@@ -9,6 +9,7 @@
  */
 
 #include "dns.h"
+#include "sandbox_fault.h"
 
 #include <string.h>
 
@@ -117,6 +118,7 @@ sbx_dns_lookup(sbx_eg_session_t *s, const sbx_dns_from_t *from,
     if (made && lookup) {
         sbx_eg_resolve(s->egress, lookup->name, lookup->type,
                        sbx_dns_lookup_done, lookup);
+        SBX_FAULT("egress-dns-asked");
     }
 }
 
@@ -301,6 +303,7 @@ sbx_dns_lookup_done(void *data, const uint8_t *p, size_t n)
     sbx_dns_lookup_t  *lookup = data;
 
     s = lookup->session;
+    SBX_FAULT("egress-dns-answered");
 
     if (s == NULL) {
         free(lookup);

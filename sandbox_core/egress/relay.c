@@ -6,6 +6,7 @@
  */
 
 #include "conn.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -322,7 +323,9 @@ sbx_eg_relay_splice(sbx_eg_conn_t *c, sbx_eg_end_t from)
             }
         }
 
+        SBX_FAULT("egress-relay-taken");
         rc = sbx_eg_relay_out(c, from);
+        SBX_FAULT("egress-relay-passed");
 
         if (rc <= 0) {
             break;

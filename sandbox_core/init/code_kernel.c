@@ -11,6 +11,7 @@
 
 #include "init_code.h"
 #include "init_command.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -46,6 +47,7 @@ sbx_code_start(sbx_code_context_t *context)
     sbx_init_loop_wake(context->ask);
 
     (void) sbx_init_record_ask(SBX_R_GROUP, context->token, 0);
+    SBX_FAULT("init-kernel-asked");
 }
 
 
@@ -71,6 +73,7 @@ sbx_init_code_group(const sbx_task_t *task, int *fds, unsigned nfds)
     c = context != NULL && task->refused == 0 ? sbx_init_command_new() : NULL;
 
     if (c != NULL) {
+        SBX_FAULT("init-kernel-group");
         c->number = task->command;
         c->state = SBX_INIT_ASKED;
         c->code = context;
@@ -500,6 +503,7 @@ sbx_code_ready(sbx_code_context_t *context)
         return;
     }
 
+    SBX_FAULT("init-kernel-ready");
     context->kernel = SBX_KERNEL_READY;
     context->ready_at = sbx_now_us();
     context->ready_by = 0;
@@ -583,7 +587,9 @@ sbx_code_run(sbx_code_context_t *context)
         sbx_code_strings_free(run);
     }
 
+    SBX_FAULT("init-code-begun");
     sbx_code_pump(context);
+    SBX_FAULT("init-code-told");
 }
 
 

@@ -5,6 +5,7 @@
  */
 
 #include "init_code.h"
+#include "sandbox_fault.h"
 
 #include <string.h>
 
@@ -296,6 +297,7 @@ sbx_code_finish(sbx_code_context_t *context)
 
     run = context->run;
     context->run = NULL;
+    SBX_FAULT("init-code-over");
 
     if (!context->over) {
         context->kernel = SBX_KERNEL_READY;

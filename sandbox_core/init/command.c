@@ -13,6 +13,7 @@
  */
 
 #include "init_command.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -325,6 +326,7 @@ sbx_init_command_over(sbx_init_command_t *c)
 
     now = sbx_now_us();
 
+    SBX_FAULT("init-exec-over");
     c->state = SBX_INIT_OVER;
     c->deadline = SBX_INIT_NONE;
     c->poll = SBX_INIT_NONE;
@@ -528,7 +530,9 @@ sbx_init_command_answer(sbx_init_command_t *c)
         sbx_init_exec_begun(c);
 
     } else {
+        SBX_FAULT("init-exec-told");
         sbx_init_exec_send(c, SBX_F_EXIT, x, sizeof(sbx_f_exit_t));
+        SBX_FAULT("init-exec-answered");
     }
 
     /* sent at once or not, the group's end need not wait for it */

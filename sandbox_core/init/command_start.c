@@ -4,6 +4,7 @@
  */
 
 #include "init_command.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 
@@ -85,6 +86,7 @@ sbx_init_command_start(sbx_init_command_t *c, int with_input)
         return;
     }
 
+    SBX_FAULT("init-exec-launching");
     now = sbx_now_us();
 
     c->state = SBX_INIT_LAUNCHING;
@@ -255,6 +257,7 @@ sbx_init_command_launched(sbx_init_command_t *c)
         started.pid = c->pid;
         started.pad = 0;
         sbx_init_exec_send(c, SBX_F_STARTED, &started, sizeof(started));
+        SBX_FAULT("init-exec-started");
     }
 
     sbx_init_exec_begun(c);

@@ -7,6 +7,7 @@
 
 #include "init.h"
 #include "init_process.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -139,6 +140,8 @@ sbx_init_control_read(void)
 static void
 sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
 {
+    SBX_FAULT("init-task-taken");
+
     switch (task->op) {
 
     case SBX_OP_EXEC:

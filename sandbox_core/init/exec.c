@@ -9,6 +9,7 @@
  */
 
 #include "init.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -625,7 +626,9 @@ sbx_init_exec_strings(sbx_init_command_t *c, const uint8_t *payload,
 
     c->accepted = 1;
     c->state = SBX_INIT_INPUT;
+    SBX_FAULT("init-exec-read");
     sbx_init_exec_send(c, SBX_F_ACCEPTED, NULL, 0);
+    SBX_FAULT("init-exec-accepted");
 
     if (c->exec.flags & (SBX_EXEC_STDIN_OPEN|SBX_EXEC_TTY)) {
         sbx_init_command_start(c, 1);
@@ -708,6 +711,7 @@ sbx_init_exec_push(sbx_init_command_t *c, uint8_t *buffer, size_t size)
     c->out_end = size;
 
     sbx_init_exec_flush(c);
+    SBX_FAULT("init-exec-output");
 }
 
 

@@ -14,6 +14,7 @@
  */
 
 #include "init_file.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -330,6 +331,7 @@ sbx_init_file_fork(sbx_init_file_t *f, unsigned server)
         return;
     }
 
+    SBX_FAULT("init-file-forked");
     sbx_init_servers |= 1ull << server;
 
     f->state = SBX_INIT_FILE_SERVED;
@@ -359,6 +361,7 @@ sbx_init_file_reap(pid_t pid, int status)
         return 0;
     }
 
+    SBX_FAULT("init-file-reaped");
     f = &sbx_init_files[i];
     sbx_init_servers &= ~(1ull << f->server);
     sbx_init_shares[f->server].used = 0;

@@ -10,6 +10,7 @@
  */
 
 #include "init_file.h"
+#include "sandbox_fault.h"
 #include "tar.h"
 
 #include <errno.h>
@@ -104,6 +105,7 @@ sbx_init_file_verb_pack(sbx_init_serve_t *s, sbx_f_end_t *end, sbx_error_t *e)
         return -1;
     }
 
+    SBX_FAULT("file-pack-ready");
     pack.sending = 1;
 
     if (sbx_tar_create(&pack.tar, sbx_init_pack_write, &pack, e) != 0) {
@@ -126,6 +128,8 @@ sbx_init_file_verb_pack(sbx_init_serve_t *s, sbx_f_end_t *end, sbx_error_t *e)
     {
         return -1;
     }
+
+    SBX_FAULT("file-pack-whole");
 
     return sbx_init_pack_send(&pack, e);
 }
@@ -407,5 +411,11 @@ sbx_init_pack_send(sbx_init_pack_t *pack, sbx_error_t *e)
         return -1;
     }
 
-    return sbx_init_serve_flush(pack->s, e);
+    if (sbx_init_serve_flush(pack->s, e) != 0) {
+        return -1;
+    }
+
+    SBX_FAULT("file-pack-sent");
+
+    return 0;
 }

@@ -9,6 +9,7 @@
  */
 
 #include "init_file.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -65,6 +66,7 @@ sbx_init_file_verb_put(sbx_init_serve_t *s, sbx_f_end_t *end, sbx_error_t *e)
     }
 
     if (rc == 0) {
+        SBX_FAULT("file-put-ready");
         s->share->quiet = 1;
         rc = sbx_init_put_body(s, &put, e);
     }
@@ -306,6 +308,8 @@ sbx_init_put_begin(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
         return sbx_init_errno(e, errno, "path");
     }
 
+    SBX_FAULT("file-put-made");
+
     return 0;
 }
 
@@ -373,6 +377,7 @@ sbx_init_put_write(sbx_init_serve_t *s, sbx_init_put_t *put,
     }
 
     put->size += n;
+    SBX_FAULT("file-put-wrote");
 
     return 0;
 }
@@ -546,6 +551,8 @@ sbx_init_put_end(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
     int          rc, existed;
     sbx_auto_fd  old = -1;
 
+    SBX_FAULT("file-put-whole");
+
     if (sbx_init_put_mode(s, put, e) != 0) {
         return -1;
     }
@@ -583,6 +590,7 @@ sbx_init_put_end(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
         }
     }
 
+    SBX_FAULT("file-put-renamed");
     sbx_init_serve_unlock();
 
     if (rc == 0) {

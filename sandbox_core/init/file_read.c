@@ -3,6 +3,7 @@
  */
 
 #include "init_file.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,6 +41,8 @@ sbx_init_file_verb_open(sbx_init_serve_t *s, sbx_f_end_t *end,
                                              : "path: it is no regular file");
     }
 
+    SBX_FAULT("file-open-opened");
+
     if (sbx_init_real(fd, path, sizeof(path), e) != 0
         || sbx_init_serve_fd(s, SBX_F_OPENED, buf,
                              sbx_init_entry_fill(buf, &st, path,
@@ -53,6 +56,7 @@ sbx_init_file_verb_open(sbx_init_serve_t *s, sbx_f_end_t *end,
     /* init keeps the call open from here on */
 
     s->status = SBX_INIT_OPENED;
+    SBX_FAULT("file-open-passed");
 
     return 0;
 }

@@ -12,6 +12,7 @@
  */
 
 #include "init_unpack.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -270,6 +271,8 @@ sbx_init_unpack_all(sbx_init_unpack_t *u)
         return -1;
     }
 
+    SBX_FAULT("file-unpack-whole");
+
     if (u->s->file.size != SBX_UNSET && u->s->file.size != u->received) {
         return sbx_error(u->e, 0, SBX_E_INVALID,
                          "the archive is not of the length that was told");
@@ -293,6 +296,8 @@ sbx_init_unpack_entries(sbx_init_unpack_t *u)
         if (rc != 1) {
             return rc;
         }
+
+        SBX_FAULT("file-unpack-entry");
 
         if (++u->end->count > SBX_INIT_UNPACK_ENTRIES) {
             return sbx_error(u->e, 0, SBX_E_TOO_LARGE,

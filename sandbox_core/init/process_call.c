@@ -10,6 +10,7 @@
  */
 
 #include "init_process.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <string.h>
@@ -441,6 +442,7 @@ sbx_init_call_do(sbx_init_call_t *call)
     }
 
     sbx_init_call_send(call, SBX_F_ACCEPTED, NULL, 0);
+    SBX_FAULT("init-process-accepted");
 
     switch (call->ask.verb) {
 

@@ -6,6 +6,7 @@
  */
 
 #include "init_process.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <string.h>
@@ -89,6 +90,7 @@ sbx_init_reader_begin(sbx_init_call_t *call)
     sbx_init_reader_hold(process);
 
     sbx_init_call_send(call, SBX_F_OUTPUT, &output, sizeof(output));
+    SBX_FAULT("init-output-attached");
     sbx_init_reader_send(call);
 }
 
@@ -234,6 +236,7 @@ sbx_init_reader_send(sbx_init_call_t *call)
         call->out_start = call->out_end;
         call->from[call->stream] += (uint64_t) n;
         call->pending -= (uint64_t) n;
+        SBX_FAULT("init-output-sent");
     }
 
     if (sent != 0) {

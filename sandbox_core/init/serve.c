@@ -10,6 +10,7 @@
  */
 
 #include "init_file.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -295,6 +296,7 @@ sbx_init_serve_read(sbx_init_serve_t *s, sbx_error_t *e)
     }
 
     s->share->user = s->file.user;
+    SBX_FAULT("file-call-read");
 
     return 0;
 }
