@@ -412,6 +412,11 @@ sbx_init_file_killed(sbx_init_file_t *f)
         sbx_init_exec_refuse(sbx_init_source_take(&f->call), &error);
     }
 
+    if (share->staged[0] != '\0') {
+        share->staged[sizeof(share->staged) - 1] = '\0';
+        (void) sbx_init_file_sweep(share->staged);
+    }
+
     if (share->temporary[0] != '\0') {
         share->temporary[sizeof(share->temporary) - 1] = '\0';
 

@@ -6,6 +6,7 @@
  */
 
 #include "init_unpack.h"
+#include "sandbox_fault.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -31,6 +32,8 @@ static int sbx_init_unpack_one(sbx_init_unpack_t *u, int from, int to,
     const char *name, char *path, size_t len, int look);
 static int sbx_init_unpack_replace(sbx_init_unpack_t *u, int from, int to,
     const char *name, const char *path);
+static void sbx_init_unpack_staged(sbx_init_unpack_t *u, int dir,
+    const char *name);
 static int sbx_init_unpack_note(sbx_init_unpack_t *u, char what,
     const char *path);
 static void sbx_init_unpack_undo(sbx_init_unpack_t *u);
@@ -236,6 +239,7 @@ sbx_init_unpack_replace(sbx_init_unpack_t *u, int from, int to,
     (void) snprintf(kept, sizeof(kept), "%u", u->kept);
     (void) snprintf(temporary, sizeof(temporary), "%s" SBX_INIT_REPLACES,
                     u->name);
+    sbx_init_unpack_staged(u, to, temporary);
 
     if (linkat(to, name, u->old, kept, 0) == -1) {
         return sbx_init_errno(u->e, errno, "path");
@@ -251,12 +255,39 @@ sbx_init_unpack_replace(sbx_init_unpack_t *u, int from, int to,
         return sbx_init_errno(u->e, errno, "path");
     }
 
+    SBX_FAULT("file-unpack-staged");
+
     if (renameat(to, temporary, to, name) == -1) {
         (void) unlinkat(to, temporary, 0);
         return sbx_init_errno(u->e, errno, "path");
     }
 
+    u->s->share->staged[0] = '\0';
+    SBX_FAULT("file-unpack-moved");
+
     return 0;
+}
+
+
+/* For init, told before it is there: it is outside the hidden directory. */
+
+static void
+sbx_init_unpack_staged(sbx_init_unpack_t *u, int dir, const char *name)
+{
+    int          n;
+    char         path[SBX_PATH_MAX + 64];
+    sbx_error_t  e;
+
+    if (sbx_init_real(dir, path, sizeof(path), &e) != 0) {
+        return;
+    }
+
+    n = snprintf(u->s->share->staged, sizeof(u->s->share->staged), "%s/%s",
+                 path[1] ? path : "", name);
+
+    if (n < 0 || (size_t) n >= sizeof(u->s->share->staged)) {
+        u->s->share->staged[0] = '\0';
+    }
 }
 
 

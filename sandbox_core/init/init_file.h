@@ -46,6 +46,8 @@ typedef struct {
     volatile uint32_t   keeps;         /* watches, and has no call: sbx_user_t
                                           + 1 */
     char                temporary[SBX_PATH_MAX + 64];
+    char                staged[SBX_PATH_MAX + 64];  /* a second one: a file
+                                                       that is not in it */
 } sbx_init_share_t;
 
 
