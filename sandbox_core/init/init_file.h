@@ -38,8 +38,9 @@ typedef enum {
 /* A page or two that the process which serves has in common with init. */
 typedef struct {
     volatile uint32_t   progress;      /* changes while it gets on */
-    volatile uint32_t   quiet;         /* no frame is under way: init may
-                                          answer in its place */
+    volatile uint32_t   quiet;         /* nothing has been said: init may
+                                          answer in its place, and has to,
+                                          or the call would be sent again */
     volatile uint32_t   kind;          /* sbx_init_kind_t */
     volatile uint32_t   used;          /* by a server; init's */
     volatile uint32_t   user;          /* sbx_user_t, whose the temporary is */

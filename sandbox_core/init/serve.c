@@ -563,14 +563,15 @@ sbx_init_serve_flush(sbx_init_serve_t *s, sbx_error_t *e)
     ssize_t  n;
 
     sent = 0;
-    s->share->quiet = 0;
 
     while (sent < s->out_end) {
+        SBX_FAULT("file-call-telling");
         n = send(s->call, s->out + sent, s->out_end - sent,
                  MSG_NOSIGNAL|MSG_DONTWAIT);
 
         if (n != -1) {
             sent += (size_t) n;
+            s->share->quiet = 0;
             sbx_init_serve_alarm(s, s->patience);
             continue;
         }
@@ -625,6 +626,7 @@ sbx_init_serve_fd(sbx_init_serve_t *s, sbx_frame_type_t type,
 
     /* the descriptor has gone with the first byte */
 
+    s->share->quiet = 0;
     n = s->out_end - (size_t) sent;
 
     for (i = 0; i < n; i++) {

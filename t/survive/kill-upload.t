@@ -2,8 +2,9 @@
 
 # An upload, and each of the processes that have to do with it killed in each
 # phase: the file is the new one, whole, or it is the old one, and nothing
-# else is there.  The same of archives that are unpacked.  SANDBOX_TEST_LONG=1
-# kills every process at every point.
+# else is there.  The same of archives that are unpacked, and of files that
+# are moved or removed.  SANDBOX_TEST_LONG=1 kills every process at every
+# point.
 
 use strict;
 use warnings;
@@ -87,6 +88,18 @@ my @UNPACK = (
         init => 'lost' } ],
 );
 
+# Of calls that change something at once: they are not sent again when it may
+# have been done.
+
+my @CHANGES = (
+    [ 'broker-call-taken', { held => 'again' } ],
+    [ 'file-call-read',
+      { held => 'lost', worker => 'cut', broker => 'done', init => 'gone' } ],
+    [ 'file-call-telling',
+      { held => 'lost', worker => 'cut', broker => 'done', keeper => 'done',
+        init => 'gone' } ],
+);
+
 my $AGAIN = qr/sandbox call was lost and is sent again/;
 my $OLD = 'the old one';
 my $SIZE = 700_000;
@@ -109,9 +122,11 @@ my %EXPECTED = (
 sub answered {
     my ($res) = @_;
 
-    return 'done' if $res->{status} == 200 && ref $res->{json} eq 'HASH'
-                     && (($res->{json}{entries} // 0) == 4
-                         || $res->{json}{size} == $SIZE);
+    return 'done' if $res->{status} == 204
+                     || ($res->{status} == 200 && ref $res->{json} eq 'HASH'
+                         && (($res->{json}{entries} // 0) == 4
+                             || $res->{json}{size} == $SIZE
+                             || ($res->{json}{path} // '') =~ m{/up/2$}));
     return 'cut' if cut_off($res);
     return $res->{json}{code} if ref $res->{json} eq 'HASH'
                                  && $res->{json}{code};
@@ -180,6 +195,35 @@ sub case_of_archive {
     });
 }
 
+# A file is moved, or removed: that is done or not, and done once.
+
+sub case_of_change {
+    my ($point, $victim, $outcome, $how) = @_;
+
+    my $name = "$how: $point, $victim killed";
+
+    run($id, 'rm -rf up; mkdir up; echo it > up/1');
+    return case($point, $victim, $outcome, $name, sub {
+        return $how eq 'move'
+               ? ask($_[0], POST => "/sessions/$id/move",
+                     json => { from => 'up/1', to => 'up/2' })
+               : ask($_[0], DELETE => "/sessions/$id/files/up/1");
+    }, sub {
+        my ($got) = @_;
+        my $new = $how eq 'move' ? './2 ' : '';
+
+        ok(until_true { names() !~ /sandbox/ }, "$name: nothing else is there")
+            or diag(names());
+        is(names(), $new, "$name: it is done")
+            if $got eq 'done' || $point eq 'file-call-telling';
+        like(names(), qr{^(?:\./1 |\Q$new\E)$}, "$name: or it is as it was");
+    });
+}
+
+sub case_of_move { return case_of_change(@_, 'move') }
+
+sub case_of_removal { return case_of_change(@_, 'removal') }
+
 sub case_of_file {
     my ($point, $victim, $outcome) = @_;
 
@@ -230,7 +274,9 @@ sub case {
 }
 
 for my $row ((map { [ \&case_of_file, @$_ ] } @MATRIX),
-             (map { [ \&case_of_archive, @$_ ] } @UNPACK))
+             (map { [ \&case_of_archive, @$_ ] } @UNPACK),
+             (map { [ \&case_of_move, @$_ ] } @CHANGES),
+             (map { [ \&case_of_removal, @$_ ] } @CHANGES))
 {
     my ($case, $point, $outcomes) = @$row;
 
