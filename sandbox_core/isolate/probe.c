@@ -41,6 +41,8 @@
 #define SBX_PROBE_DISK     65536
 #define SBX_PROBE_INODES   32
 #define SBX_PROBE_LOOPS    8
+#define SBX_PROBE_ROOT     3          /* descriptors of the inner child */
+#define SBX_PROBE_LINK     4
 
 #ifndef SYS_quotactl_fd
 #define SYS_quotactl_fd    443
@@ -69,6 +71,7 @@ static void sbx_probe_steps(sbx_prober_t *p, const sbx_probe_step_t *step);
 static void sbx_probe_outer(sbx_prober_t *p) __attribute__((noreturn));
 static void sbx_probe_unshare(sbx_prober_t *p);
 static void sbx_probe_inner(sbx_prober_t *p) __attribute__((noreturn));
+static int sbx_probe_few(sbx_prober_t *p);
 static int sbx_probe_maps(sbx_prober_t *p, pid_t pid);
 
 static int sbx_probe_swap(sbx_prober_t *p);
@@ -302,8 +305,46 @@ static void
 sbx_probe_inner(sbx_prober_t *p)
 {
     (void) prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+
+    if (sbx_probe_few(p) == -1) {
+        _exit(1);
+    }
+
     sbx_probe_steps(p, sbx_probe_session);
     _exit(0);
+}
+
+
+/*
+ * A broker that takes over may have hundreds of descriptors of sessions, and
+ * what is tried here are limits of how many there may be.
+ */
+
+static int
+sbx_probe_few(sbx_prober_t *p)
+{
+    int  link, root;
+
+    root = p->root == -1 ? -1 : fcntl(p->root, F_DUPFD_CLOEXEC,
+                                      SBX_PROBE_LINK + 1);
+    link = fcntl(p->link, F_DUPFD_CLOEXEC, SBX_PROBE_LINK + 1);
+
+    if (link == -1 || dup2(link, SBX_PROBE_LINK) == -1) {
+        return -1;
+    }
+
+    p->link = SBX_PROBE_LINK;
+
+    if (p->root != -1) {
+
+        if (root == -1 || dup2(root, SBX_PROBE_ROOT) == -1) {
+            return -1;
+        }
+
+        p->root = SBX_PROBE_ROOT;
+    }
+
+    return sbx_sys_close_range(SBX_PROBE_LINK + 1, ~0u, 0);
 }
 
 
@@ -720,7 +761,7 @@ sbx_probe_open_files(sbx_prober_t *p)
         return -1;
     }
 
-    return sbx_sys_close_range((unsigned) p->link + 1, 63, 0);
+    return sbx_sys_close_range(SBX_PROBE_LINK + 1, 63, 0);
 }
 
 

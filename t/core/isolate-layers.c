@@ -706,6 +706,35 @@ test_real(void)
 }
 
 
+/* A broker that takes over has descriptors of each session. */
+static void
+test_crowded(void)
+{
+    int           fd, fds[300];
+    unsigned      i, other;
+    sbx_probed_t  few, many;
+
+    probe(&few);
+
+    for (i = 0; i < sbx_nelts(fds); i++) {
+        fds[i] = open("/dev/null", O_RDONLY|O_CLOEXEC);
+    }
+
+    fd = fds[sbx_nelts(fds) - 1];
+    probe(&many);
+
+    for (i = 0, other = 0; i < SBX_LAYER_MAX; i++) {
+        other += few.err[i] != many.err[i];
+    }
+
+    ok(fd > 256 && other == 0, "the same with hundreds of open files");
+
+    for (i = 0; i < sbx_nelts(fds); i++) {
+        (void) close(fds[i]);
+    }
+}
+
+
 /* v1 refuses a share above that of a group above: that group's holds. */
 static void
 test_above(void)
@@ -778,6 +807,7 @@ main(void)
     test_never();
     test_doctor();
     test_real();
+    test_crowded();
     test_above();
 
     (void) rmdir(BELOW);
