@@ -17,6 +17,7 @@ import io
 import json
 import os
 import re
+import socketserver
 import ssl
 import sys
 import tarfile
@@ -177,9 +178,17 @@ def listed(manager):
         return []
 
 
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def server_bind(self):
+        # asks no resolver for the address's name
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]
+
+
 def serve(host, cert=None, key=None):
-    server = http.server.ThreadingHTTPServer((host, 0), Index)
-    server.daemon_threads = True
+    server = Server((host, 0), Index)
 
     if cert is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
