@@ -3,6 +3,7 @@
 #   make build [NGX_SRC=dir] [SANITIZE=1] [FAULTS=1] [CC=clang] [BUILD=dir]
 #   make start|stop [PREFIX=dir] [PORT=n]
 #   make test [TESTS=files] [SANITIZE=1]
+#   make soak [MINUTES=n] [SEED=n]
 #   make check | bench | fuzz [SECONDS=n] | install [DESTDIR=dir] | clean
 
 MAKEFLAGS += --no-builtin-rules
@@ -34,8 +35,8 @@ VERSION  := $(shell sed -n \
 Q   := $(if $(V),,@)
 say  = $(if $(V),,@printf '  %-4s %s\n' $(1) '$(patsubst $(ROOT)/%,%,$(2))')
 
-.PHONY: build core module start stop test tests check bench fuzz install \
-        clean FORCE
+.PHONY: build core module start stop test tests check bench soak fuzz \
+        install clean FORCE
 
 # One after the other: nginx's makefile builds the core as well (config.make).
 build:
@@ -341,6 +342,13 @@ $(MEASURE): $(MEASURE_SRC) t/bench/lib/measure.h $(LIB)
 
 bench: build $(MEASURE)
 	@$(TEST_ENV) t/bench/run
+
+# Everything at once for a long time, while processes are killed.
+MINUTES    ?= 60
+
+soak: build
+	@$(TEST_ENV) t/soak/run --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) \
+	    --json $(BUILD)/soak.json
 
 include t/lib/check.mk
 

@@ -14,8 +14,8 @@ SCRIPTS    := bootstrap .ci/run conf/sandbox-run $(wildcard t/lib/run-v2) \
               $(KERNEL_HOOKS) \
               $(wildcard t/bench/run t/bench/*.sh)
 PERL_FILES := $(wildcard t/*.t t/*/*.t t/lib/*.pm t/lib/*/*.pm \
-              t/bench/lib/*.pm)
-LONG_FILES := $(C_FILES) $(PERL_FILES) $(wildcard t/lib/*/*.c) \
+              t/bench/lib/*.pm t/soak/run)
+LONG_FILES := $(C_FILES) $(PERL_FILES) $(wildcard t/lib/*/*.c t/soak/*.py) \
               $(KERNEL_FILES)
 LINES_MAX  := 900
 
