@@ -505,7 +505,9 @@ ngx_int_t ngx_http_sandbox_call_queue_bytes(ngx_http_sandbox_call_t *call,
     sbx_frame_type_t type, const void *data, size_t size);
 
 /* Bytes queued and not sent yet. */
-#define ngx_http_sandbox_call_queued(call)  ((call)->queued)
+#define ngx_http_sandbox_call_queued(call)                                   \
+    (((call)->mute && (call)->answered) ? NGX_MAX_SIZE_T_VALUE               \
+                                        : (call)->queued)
 
 /* The last frame before the call is closed; all that can be done for it. */
 void ngx_http_sandbox_call_part(ngx_http_sandbox_call_t *call,

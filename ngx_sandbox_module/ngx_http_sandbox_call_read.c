@@ -40,6 +40,8 @@ typedef struct {
 
 static void ngx_http_sandbox_call_read(ngx_http_sandbox_call_t *call);
 static ngx_int_t ngx_http_sandbox_call_fill(ngx_http_sandbox_call_t *call);
+static ngx_uint_t ngx_http_sandbox_call_news(
+    const ngx_http_sandbox_call_t *call, const sbx_frame_t *frame);
 static ngx_int_t ngx_http_sandbox_call_wait(ngx_http_sandbox_call_t *call);
 static ngx_int_t ngx_http_sandbox_call_deliver(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload);
@@ -242,7 +244,7 @@ ngx_http_sandbox_call_read(ngx_http_sandbox_call_t *call)
     int             got;
     u_char         *buf;
     ngx_int_t       rc;
-    ngx_uint_t      dead, n;
+    ngx_uint_t      dead, n, news;
     sbx_frame_t     frame;
     const uint8_t  *payload;
 
@@ -267,6 +269,7 @@ ngx_http_sandbox_call_read(ngx_http_sandbox_call_t *call)
 
         if (got == 1) {
             buf = call->wire.buf;
+            news = ngx_http_sandbox_call_news(call, &frame);
             rc = ngx_http_sandbox_call_deliver(call, &frame, payload);
 
             if (dead) {
@@ -283,7 +286,9 @@ ngx_http_sandbox_call_read(ngx_http_sandbox_call_t *call)
                 rc = NGX_OK;
             }
 
-            ngx_http_sandbox_call_arm(call);
+            if (news) {
+                ngx_http_sandbox_call_arm(call);
+            }
 
         } else {
             rc = (got == 0) ? ngx_http_sandbox_call_fill(call) : NGX_ABORT;
@@ -406,6 +411,17 @@ ngx_http_sandbox_call_fill(ngx_http_sandbox_call_t *call)
     call->passed = fd;
 
     return NGX_OK;
+}
+
+
+/* What says nothing, or the same again, does not prolong the waiting. */
+
+static ngx_uint_t
+ngx_http_sandbox_call_news(const ngx_http_sandbox_call_t *call,
+    const sbx_frame_t *frame)
+{
+    return frame->type != SBX_F_OWNER
+           && (frame->type != SBX_F_ACCEPTED || !call->accepted);
 }
 
 

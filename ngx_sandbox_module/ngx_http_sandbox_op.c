@@ -1,5 +1,6 @@
 #include "ngx_http_sandbox_op.h"
 #include "ngx_http_sandbox_passed.h"
+#include "ngx_http_sandbox_stream.h"
 
 
 static void *ngx_http_sandbox_op_alloc(void *ctx, size_t size);
@@ -204,6 +205,12 @@ ngx_http_sandbox_op_finish(ngx_http_sandbox_call_t *call, ngx_int_t rc)
 
     r = call->request;
     c = r->connection;
+
+    /* its timers would finalize once more where the request stays a while */
+
+    if (rc == NGX_ERROR && call->stream != NULL) {
+        ngx_http_sandbox_stream_quiet(call->stream);
+    }
 
     ngx_http_sandbox_call_close(call);
 

@@ -38,7 +38,6 @@ static ngx_int_t ngx_http_sandbox_stream_ping(ngx_http_sandbox_stream_t *s);
 static void ngx_http_sandbox_stream_timer(ngx_event_t *ev);
 static void ngx_http_sandbox_stream_leaves(ngx_http_sandbox_stream_t *s);
 static void ngx_http_sandbox_stream_cutter(ngx_event_t *ev);
-static void ngx_http_sandbox_stream_quiet(ngx_http_sandbox_stream_t *s);
 static void ngx_http_sandbox_stream_over(ngx_http_sandbox_stream_t *s,
     ngx_int_t rc);
 static void ngx_http_sandbox_stream_cleanup(void *data);
@@ -337,9 +336,7 @@ ngx_http_sandbox_stream_close(ngx_http_sandbox_stream_t *s)
 }
 
 
-/* Nothing comes by itself any more. */
-
-static void
+void
 ngx_http_sandbox_stream_quiet(ngx_http_sandbox_stream_t *s)
 {
     s->over = 1;

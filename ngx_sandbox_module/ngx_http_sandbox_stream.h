@@ -100,6 +100,9 @@ ngx_int_t ngx_http_sandbox_stream_bytes(ngx_http_sandbox_stream_t *s,
 /* For the call: this worker is to end. */
 void ngx_http_sandbox_stream_leave(ngx_http_sandbox_stream_t *s);
 
+/* Its request is about to be finalized: no timer of it does so again. */
+void ngx_http_sandbox_stream_quiet(ngx_http_sandbox_stream_t *s);
+
 /* Whether the client has yet to take something. */
 ngx_uint_t ngx_http_sandbox_stream_behind(ngx_http_sandbox_stream_t *s);
 

@@ -234,7 +234,8 @@ subtest 'one file as the body' => sub {
     my %bad = ('no gzip' => 'plain text', 'a cut one' => substr($p, 0, -1),
                'none at all' => '', 'what follows it' => $p . 'x',
                'zeros after it' => $p . "\0" x 8,
-               'a wrong checksum' => substr($p, 0, -8) . 'x' x 8);
+               'a wrong checksum' => substr($p, 0, -8) . 'x' x 8,
+               'empty members without end' => packed('') x 60_000);
 
     for my $name (sort keys %bad) {
         is_error(upload($bad{$name}, path => 'two',

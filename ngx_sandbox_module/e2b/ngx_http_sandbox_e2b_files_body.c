@@ -11,6 +11,8 @@
  * upload may have: as much as the heads of all of them */
 #define NGX_HTTP_SANDBOX_E2B_AROUND                                           \
     ((off_t) SBX_MULTIPART_PARTS_MAX * SBX_MULTIPART_HEAD_MAX)
+/* of gzip that brings nothing out: headers, empty blocks and members */
+#define NGX_HTTP_SANDBOX_E2B_BARREN       (1024 * 1024)
 /* of all paths of a form */
 #define NGX_HTTP_SANDBOX_E2B_PATHS        (1024 * 1024)
 
@@ -203,6 +205,9 @@ ngx_http_sandbox_e2b_post_pump(ngx_http_sandbox_e2b_post_t *post)
         case NGX_OK:
             break;
 
+        case NGX_BUSY:
+            continue;
+
         case NGX_DECLINED:
             return ngx_http_sandbox_e2b_post_end(post);
 
@@ -251,8 +256,8 @@ ngx_http_sandbox_e2b_post_pause(ngx_http_sandbox_e2b_post_t *post)
 
 
 /*
- * NGX_OK: there is something to be taken; NGX_AGAIN: not yet; NGX_DECLINED:
- * the body is over; NGX_DONE: the request is.
+ * NGX_OK: there is something to be taken; NGX_AGAIN: not yet; NGX_BUSY: it is
+ * the others' turn; NGX_DECLINED: the body is over; NGX_DONE: the request is.
  */
 
 static ngx_int_t
@@ -271,6 +276,15 @@ ngx_http_sandbox_e2b_post_fill(ngx_http_sandbox_e2b_post_t *post)
             if (rc != NGX_AGAIN) {
                 return rc;
             }
+
+            if (post->turn > NGX_HTTP_SANDBOX_E2B_TURN) {
+                return NGX_BUSY;
+            }
+
+            if (post->max > 0 && post->barren > NGX_HTTP_SANDBOX_E2B_BARREN) {
+                return ngx_http_sandbox_e2b_post_bad(post, "the body is gzip "
+                                                     "with nothing in it");
+            }
         }
 
         rc = ngx_http_sandbox_e2b_post_slice(post);
@@ -283,6 +297,7 @@ ngx_http_sandbox_e2b_post_fill(ngx_http_sandbox_e2b_post_t *post)
         if (rc == NGX_OK) {
 
             if (post->gunzip != NULL) {
+                post->barren += post->raw_last - post->raw;
                 continue;
             }
 
@@ -330,6 +345,7 @@ ngx_http_sandbox_e2b_post_inflate(ngx_http_sandbox_e2b_post_t *post)
         post->pos = post->inflated;
         post->last = post->inflated + n;
         post->turn += n;
+        post->barren -= ngx_min(post->barren, (off_t) (n + n / 64));
         return NGX_OK;
 
     case NGX_AGAIN:

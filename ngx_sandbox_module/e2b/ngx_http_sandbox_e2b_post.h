@@ -33,6 +33,7 @@ typedef struct {
     off_t                             max;        /* 0: none */
     off_t                             received;   /* of content, inflated */
     off_t                             around;     /* of a form, besides */
+    off_t                             barren;     /* gzip for nothing */
 
     u_char                           *piece;      /* of a body in a file */
     u_char                           *inflated;
