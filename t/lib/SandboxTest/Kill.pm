@@ -41,7 +41,8 @@ use SandboxTest::Stream;
 
 our @EXPORT = qw(kill_server victim bystander others_live_on dial ask answer
                  events strike recovered lines init_of egress_pid gone_with
-                 ended_of cut_off kill_finish $LONG);
+                 ended_of cut_off kill_finish
+                 forget_bystander $LONG);
 
 # Seconds, and a little more, after which a broker counts as one that stays.
 
@@ -71,8 +72,9 @@ sub kill_server {
 
     my $http = "    sandbox_bind shared $SHARE/rw rw;\n" . ($o{http} // '');
 
-    $T = delete($o{server})->(%o, http => $http) if $o{server};
-    $T //= server(%o, http => $http, reuseport => 1, worker_header => 1);
+    my $make = delete $o{server} // \&server;
+
+    $T = $make->(%o, http => $http, reuseport => 1, worker_header => 1);
     $T->allow(qr/worker process \d+ exited on signal 9/);
 
     return $T;
@@ -100,7 +102,8 @@ sub lines {
 
 # ---- processes -------------------------------------------------------------
 
-# Both outlive the keeper whose children they were.
+# Both outlive the keeper whose children they were.  The egress that is ours
+# is in this file's network, as SandboxTest::Net made it.
 
 sub init_of {
     my ($id) = @_;
@@ -116,7 +119,7 @@ sub init_of {
 sub egress_pid {
     my ($pid) = grep {
         (slurp("/proc/$_/cmdline") // '') =~ /^sandbox-egress/
-        && $T->is_ours($_)
+        && (readlink("/proc/$_/ns/net") // '') eq readlink '/proc/self/ns/net'
     } map { m{(\d+)$} } glob '/proc/[0-9]*';
 
     return $pid;
@@ -126,9 +129,9 @@ sub egress_pid {
 # Who comes to a point: its name begins with the program's.
 
 sub comers {
-    my ($point, $id) = @_;
+    my ($point, $id, $line) = @_;
 
-    return $point =~ /^worker-/ ? $T->workers
+    return $point =~ /^worker-/ ? $line->{worker}
            : $point =~ /^broker-/ ? $T->broker
            : $point =~ /^egress-/ ? egress_pid()
            : init_of($id);
@@ -145,6 +148,7 @@ sub whose {
            : $victim eq 'keeper' ? $T->keeper
            : $victim eq 'egress' ? egress_pid()
            : $victim eq 'init' ? init_of($id)
+           : $victim eq 'both' ? ($T->broker, $T->keeper)
            : die "no victim $victim\n";
 }
 
@@ -181,7 +185,7 @@ sub strike {
 
     at_rest($id) if $id;
 
-    my @comers = comers($point, $id);
+    my @comers = comers($point, $id, $line);
 
     arm(\@comers, $point, skip => $o{skip} // 0);
     $begin->($line);
@@ -194,16 +198,18 @@ sub strike {
         return undef;
     }
 
-    my $pid = whose($victim, $id, $line, $held) // die "no $victim\n";
-
     steady() if $victim eq 'keeper';
 
-    my $dead = kill('KILL', $pid) && SandboxTest::gone([$pid], 10);
+    my @pids = grep { $_ } whose($victim, $id, $line, $held);
+    die "no $victim\n" if !@pids;
+
+    my $dead = kill('KILL', @pids) == @pids
+               && SandboxTest::gone(\@pids, 10);
 
     disarm(grep { SandboxTest::alive($_) } @comers);
     release($held) if SandboxTest::alive($held);
 
-    ok($dead, "$name: process $pid is dead") or return undef;
+    ok($dead, "$name: it is dead") or diag("@pids") && return undef;
 
     return $line;
 }
@@ -446,6 +452,17 @@ sub others_live_on {
 
     return ok(!@wrong, $name // 'another session goes on')
            || diag(join "\n", @wrong);
+}
+
+
+# Everything has ended, and the bystander with it: nothing of it is asked any
+# more.
+
+sub forget_bystander {
+    $BY{stream}->close if $BY{stream};
+    %BY = ();
+
+    return;
 }
 
 
