@@ -549,6 +549,7 @@ sbx_init_exe(const char *path, int *fd, sbx_error_t *e)
 {
     char         buf[65536];
     ssize_t      n;
+    const char  *name;
     struct stat  st;
     sbx_auto_fd  file = -1, exe = -1;
 
@@ -566,11 +567,13 @@ sbx_init_exe(const char *path, int *fd, sbx_error_t *e)
                          "else may write", path);
     }
 
-    exe = memfd_create("sandbox-init", MFD_CLOEXEC | MFD_ALLOW_SEALING
-                                       | MFD_EXEC);
+    name = strrchr(path, '/');
+    name = name != NULL ? name + 1 : path;
+    exe = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
+
     if (exe == -1 && errno == EINVAL) {
         /* before Linux 6.3 every memfd could be executed */
-        exe = memfd_create("sandbox-init", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        exe = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     }
 
     if (exe == -1) {
