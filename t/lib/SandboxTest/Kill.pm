@@ -181,6 +181,8 @@ sub strike {
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
     my $name = $o{name} // $point;
+    steady() if $victim eq 'keeper';
+
     my $line = $o{line} // dial();
 
     at_rest($id) if $id;
@@ -197,8 +199,6 @@ sub strike {
         fail("$name: nobody came to the point");
         return undef;
     }
-
-    steady() if $victim eq 'keeper';
 
     my @pids = grep { $_ } whose($victim, $id, $line, $held);
     die "no $victim\n" if !@pids;
