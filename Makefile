@@ -311,7 +311,7 @@ tests: build
 # What tests put into a session, static and of no sanitizer.
 INSIDE     := $(patsubst t/lib/%.c,build/t/%,$(wildcard t/lib/inside/*.c))
 
-build/t/inside/%: t/lib/inside/%.c
+build/t/inside/%: t/lib/inside/%.c $(wildcard t/lib/inside/*.h)
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)gcc -std=gnu11 -D_GNU_SOURCE -O2 -static -o $@ $<
