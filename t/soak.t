@@ -18,7 +18,7 @@ my $long = $ENV{SANDBOX_TEST_LONG};
 my $r = SandboxTest::Soak::soak($long
     ? (minutes => 5, seed => 17)
     : (minutes => 0.3, seed => 17, once => 1, gap => 0.3, clients => 6,
-       calibrate => 4, residents => 6, ids => 24, big => 5, slow => 10000));
+       calibrate => 3, residents => 6, ids => 24, big => 5, slow => 10000));
 
 my @wrong = @{ $r->{failures} || ['no report'] };
 

@@ -252,7 +252,8 @@ class Node:
         if kind == "e2b":
             answer = await self.e2b(None, "POST", "/v2/sandboxes", want=(201,),
                                     data={"templateID": "base",
-                                          "timeout": self.plan["life"],
+                                          "timeout": fields.get(
+                                              "timeout", self.plan["life"]),
                                           "metadata": {"key": key}})
             s = Session(answer.field("sandboxID"), kind, elder)
         else:

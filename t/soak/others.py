@@ -1,6 +1,7 @@
 """Operations: ports, the network, packages, and the protocol of E2B."""
 
 import asyncio
+import base64
 import json
 
 from node import Deviation
@@ -103,7 +104,8 @@ async def install(n):
 
 @op(1)
 async def e2b_life(n):
-    s = await n.create("e2b")
+    # not for long: whoever is told nothing of it knows no id to end
+    s = await n.create("e2b", timeout=300)
     try:
         await n.e2b(s, "GET", "/sandboxes/" + s.id)
         await n.e2b(s, "POST", "/sandboxes/%s/timeout" % s.id, want=(204,),
@@ -141,7 +143,7 @@ async def e2b_process(n):
                     break
                 e = data.get("event", {})
                 for piece in e.get("data", {}).values():
-                    said += base64_of(piece)
+                    said += base64.b64decode(piece)
                 if "end" in e:
                     code = e["end"].get("exitCode", 0)
             f.answer.whole = end is not None
@@ -155,11 +157,6 @@ async def e2b_process(n):
             n.check(code == 0 and said == word.encode() + b"\n", f.answer, s)
         finally:
             f.close()
-
-
-def base64_of(text):
-    import base64
-    return base64.b64decode(text)
 
 
 @op(1)

@@ -35,7 +35,7 @@ def report(soak):
                 "were done, %d %% of the processors; %d of %d that came found "
                 "%d under way, and were left out. Seed %d." % (
                     plan["clients"], result["rate"], soak.idle["closed"],
-                    result["pace"], plan["seconds"], result["real"],
+                    result["pace"], soak.took, result["real"],
                     soak.idle["paced"], soak.behind, soak.arrived, 64,
                     plan["seed"]), ""]
     out += operations(soak) + [""] + kills(soak) + [""]

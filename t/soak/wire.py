@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import os
+import socket
 import struct
 import time
 
@@ -67,10 +68,9 @@ class Wire:
     async def connect(self, rcvbuf=None):
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", self.port, limit=1 << 17)
-        sock = writer.get_extra_info("socket")
         if rcvbuf:
-            import socket
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
+            writer.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
         return reader, writer
 
     async def ask(self, method, target, *, data=None, body=None, headers=None,
