@@ -23,6 +23,7 @@
 #define SBX_SESSION_BUCKETS     4096
 #define SBX_ENDED_MAX           4096      /* ended sessions remembered */
 #define SBX_ENDED_KEPT          3600000   /* milliseconds */
+#define SBX_ROUND               5000      /* us of one peer, before others */
 #define SBX_CALLS_MAX           2048
 #define SBX_CALL_QUEUE          (512 * 1024)   /* bytes not yet taken */
 #define SBX_CONTROLS_MAX        256
@@ -175,6 +176,8 @@ struct sbx_session_s {
     sbx_node_t               lingering; /* their leader is over */
     sbx_command_t           *spare;
     uint32_t                 ncommands; /* running and lingering */
+    uint32_t                 asks;      /* groups that init may ask for now */
+    uint64_t                 asked_at;  /* us; .asks was right then */
     uint32_t                 number;    /* of the next command */
     uint32_t                 reserved;  /* numbers below are recorded */
     uint32_t                 earlier;   /* commands of earlier brokers, of
@@ -210,6 +213,7 @@ struct sbx_session_s {
     uint64_t                 grace;     /* ms from SIGTERM to SIGKILL */
 
     sbx_event_t              still;     /* that it is frozen */
+    sbx_timer_t              held_timer;    /* goes on with .held */
     sbx_timer_t              still_timer;
     sbx_timer_t              idle;
     sbx_sampled_t            sampled;
@@ -270,6 +274,7 @@ typedef struct {
     uint64_t            began;        /* us: with .filling */
     uint64_t            rest;         /* us: nothing is made before */
     unsigned            next;         /* of .pool, to be filled */
+    sbx_timer_t         room;         /* .waiting is looked at then */
     unsigned            half:1;       /* .filling is still to be launched */
 } sbx_pools_t;
 
@@ -620,6 +625,8 @@ int sbx_pool_yield(sbx_broker_t *b, sbx_call_out_t *call,
     const sbx_create_t *body, char **data);
 /* A session is gone. */
 void sbx_pool_gone(sbx_broker_t *b);
+/* The timer of that: creates that wait for room are tried again. */
+void sbx_pool_room(sbx_timer_t *timer);
 
 /* create.c */
 /* One that waited for room. */
@@ -743,6 +750,7 @@ int sbx_resume_call(sbx_session_t *s, const sbx_call_t *head, int fd,
 void sbx_resume_over(sbx_session_t *s, const sbx_error_t *e);
 /* The session ends. */
 void sbx_resume_drop(sbx_session_t *s);
+void sbx_resume_tick(sbx_timer_t *timer);
 
 /* freeze.c: until a session stands still */
 void sbx_freeze_open(sbx_session_t *s);

@@ -20,11 +20,14 @@
 #define SBX_COMMAND_BACKOFF_MIN   20        /* ms */
 #define SBX_COMMAND_BACKOFF_MAX   2000
 #define SBX_COMMAND_RETRY         20        /* where no event tells */
+#define SBX_COMMAND_ASKS          96        /* groups that init may ask for */
+#define SBX_COMMAND_ASK_EVERY     50000     /* us for one more */
 #define SBX_COMMAND_NUMBERS       "numbers"
 #define SBX_COMMAND_FDS                                                      \
     (SBX_TASK_FD_ATTACH|SBX_TASK_FD_KILL|SBX_TASK_FD_CPU)
 
 
+static int sbx_command_may_ask(sbx_session_t *s);
 static const char *sbx_command_capability(uint16_t op, uint32_t *needed);
 static int sbx_command_check(sbx_session_t *s, const sbx_call_t *head,
     const sbx_exec_limits_t *limits, sbx_f_error_t *error);
@@ -115,7 +118,9 @@ sbx_command_group(sbx_session_t *s, uint32_t token)
     sbx_pending_t      p;
     sbx_exec_limits_t  limits;
 
-    if (s->state != SBX_S_RUNNING || s->ntasks >= SBX_TASKS_MAX) {
+    if (s->state != SBX_S_RUNNING || s->ntasks >= SBX_TASKS_MAX
+        || !sbx_command_may_ask(s))
+    {
         return;
     }
 
@@ -144,6 +149,35 @@ sbx_command_group(sbx_session_t *s, uint32_t token)
 
     sbx_credit_begin(s);
     sbx_command_start(s, &p);
+}
+
+
+/* A bucket: each group is some directories and files of the kernel's. */
+
+static int
+sbx_command_may_ask(sbx_session_t *s)
+{
+    uint64_t  now, more;
+
+    now = sbx_now_us();
+    more = (now - s->asked_at) / SBX_COMMAND_ASK_EVERY;
+
+    if (more >= SBX_COMMAND_ASKS - s->asks) {
+        s->asks = SBX_COMMAND_ASKS;
+        s->asked_at = now;
+
+    } else {
+        s->asks += (uint32_t) more;
+        s->asked_at += more * SBX_COMMAND_ASK_EVERY;
+    }
+
+    if (s->asks == 0) {
+        return 0;
+    }
+
+    s->asks--;
+
+    return 1;
 }
 
 

@@ -296,6 +296,7 @@ sbx_control_event(sbx_event_t *ev, uint32_t events)
 {
     int              fds[SBX_WIRE_FDS_ALL];
     ssize_t          n;
+    uint64_t         until;
     unsigned         i, nfds;
     sbx_control_t   *control;
     sbx_datagram_t   datagram;
@@ -304,7 +305,13 @@ sbx_control_event(sbx_event_t *ev, uint32_t events)
 
     control = ev->data;
 
+    until = sbx_now_us() + SBX_ROUND;
+
     for (i = 0; i < SBX_CONTROL_CALLS && ev->active; i++) {
+        if (sbx_now_us() > until) {
+            return;
+        }
+
         if (sbx_discard_full(control->broker)) {
             sbx_event_set(&control->broker->loop, ev, 0);
             (void) sbx_timer_set(&control->broker->loop, &control->again,

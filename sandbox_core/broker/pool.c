@@ -64,6 +64,8 @@ sbx_pool_open(sbx_broker_t *b)
     sbx_list_init(&b->pools.waiting);
     b->pools.timer.handler = sbx_pool_tick;
     b->pools.timer.data = b;
+    b->pools.room.handler = sbx_pool_room;
+    b->pools.room.data = b;
 }
 
 
@@ -71,6 +73,7 @@ void
 sbx_pool_close(sbx_broker_t *b)
 {
     sbx_timer_del(&b->loop, &b->pools.timer);
+    sbx_timer_del(&b->loop, &b->pools.room);
 
     while (b->pools.count != 0) {
         sbx_pool_free(b->pools.pool[--b->pools.count]);

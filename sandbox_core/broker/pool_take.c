@@ -45,6 +45,7 @@ static int sbx_pool_hand_over(sbx_session_t *s, const sbx_call_t *head,
 static int sbx_pool_tell(sbx_session_t *s, const sbx_create_t *body,
     const char *env);
 static int sbx_pool_change(sbx_session_t *s, const sbx_create_t *body);
+static void sbx_pool_wait_left(sbx_broker_t *b);
 static void sbx_pool_wait_free(sbx_wait_t *wait);
 
 
@@ -370,6 +371,7 @@ sbx_pool_yield(sbx_broker_t *b, sbx_call_out_t *call,
         return 0;
     }
 
+    sbx_pool_wait_left(b);
     wait = calloc(1, sizeof(sbx_wait_t));
 
     if (wait == NULL) {
@@ -406,10 +408,21 @@ sbx_pool_yield(sbx_broker_t *b, sbx_call_out_t *call,
 void
 sbx_pool_gone(sbx_broker_t *b)
 {
+    /* not now: who ends a session may hold a pool, which a create may free */
+
+    (void) sbx_timer_set(&b->loop, &b->pools.room, 0);
+}
+
+
+void
+sbx_pool_room(sbx_timer_t *timer)
+{
+    sbx_broker_t    *b;
     sbx_node_t       waiting;
     sbx_wait_t      *wait;
     sbx_call_out_t  *call;
 
+    b = timer->data;
     sbx_list_init(&waiting);
 
     while (!sbx_list_empty(&b->pools.waiting)) {
@@ -431,6 +444,27 @@ sbx_pool_gone(sbx_broker_t *b)
     }
 
     sbx_pool_soon(b);
+}
+
+
+/* Those whose caller has left: so no more wait than there are callers. */
+
+static void
+sbx_pool_wait_left(sbx_broker_t *b)
+{
+    sbx_node_t  *node, *next;
+    sbx_wait_t  *wait;
+
+    for (node = b->pools.waiting.next; node != &b->pools.waiting;
+         node = next)
+    {
+        next = node->next;
+        wait = sbx_node_of(node, sbx_wait_t, link);
+
+        if (sbx_list_empty(&wait->caller)) {
+            sbx_pool_wait_free(wait);
+        }
+    }
 }
 
 

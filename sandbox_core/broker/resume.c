@@ -83,6 +83,7 @@ sbx_resume_call(sbx_session_t *s, const sbx_call_t *head, int fd,
 void
 sbx_resume_over(sbx_session_t *s, const sbx_error_t *e)
 {
+    uint64_t      until;
     sbx_error_t   stays;
     sbx_held_t   *held;
 
@@ -97,10 +98,30 @@ sbx_resume_over(sbx_session_t *s, const sbx_error_t *e)
         return;
     }
 
+    until = sbx_now_us() + SBX_ROUND;
+
     while (!sbx_list_empty(&s->held)) {
+        if (sbx_now_us() > until) {
+            (void) sbx_timer_set(&s->broker->loop, &s->held_timer, 0);
+            return;
+        }
+
         held = sbx_resume_next(s);
         sbx_command_call(s, &held->head, held->fd, &held->limits);
         free(held);
+    }
+}
+
+
+void
+sbx_resume_tick(sbx_timer_t *timer)
+{
+    sbx_session_t  *s;
+
+    s = timer->data;
+
+    if (!sbx_list_empty(&s->held)) {
+        sbx_resume_over(s, NULL);
     }
 }
 

@@ -94,6 +94,8 @@ sbx_session_make(sbx_broker_t *b)
     s->groups.handler = sbx_command_tick;
     s->groups.data = s;
     s->queue.handler = sbx_command_queue_tick;
+    s->held_timer.data = s;
+    s->held_timer.handler = sbx_resume_tick;
     s->queue.data = s;
     sbx_credit_open(s);
     sbx_freeze_open(s);
@@ -447,6 +449,13 @@ sbx_session_control(sbx_event_t *ev, uint32_t events)
             || sbx_session_record(s, &record) != 0)
         {
             sbx_session_lost(s, "init sent nonsense");
+            return;
+        }
+
+        if (record.type == SBX_R_GROUP) {
+
+            /* that is much work, and others come first */
+
             return;
         }
     }

@@ -389,6 +389,7 @@ sbx_session_free(sbx_session_t *s)
     sbx_timer_del(loop, &s->expiry);
     sbx_timer_del(loop, &s->groups);
     sbx_timer_del(loop, &s->queue);
+    sbx_timer_del(loop, &s->held_timer);
     sbx_credit_close(s);
     sbx_idle_close(s);
     sbx_samples_close(s);
