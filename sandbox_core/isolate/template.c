@@ -174,12 +174,11 @@ sbx_template_helper(const int *up, const int *down, const sbx_idmap_t *map)
         && read(up[0], &fd, sizeof(fd)) == sizeof(fd) && fd != -1)
     {
         rc = sbx_template_maps(pid, map);
-
-    } else {
-        (void) kill(pid, SIGKILL);
     }
 
-    (void) !write(down[1], "", 1);
+    /* it is not asked to go: somebody may have stopped it */
+
+    (void) kill(pid, SIGKILL);
     (void) waitpid(pid, NULL, __WALL);
 
     if (rc == -1 && fd != -1) {
