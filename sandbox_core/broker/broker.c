@@ -646,7 +646,8 @@ sbx_broker_write(int out, sbx_link_t *msg, const int *fds)
     msg->type = SBX_LINK_STORE;
 
     for (i = 0; i < sbx_link_fds(msg->kind); i++) {
-        /* as many as the kind has: NOLINTNEXTLINE */
+        /* as many as the kind has:
+           NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign) */
         msg->fds[i] = fds[i];
         (void) fcntl(fds[i], F_SETFD, 0);
     }

@@ -138,7 +138,8 @@ sbx_keeper_run(sbx_keeper_t *k)
             }
         }
 
-        /* there are two at least: NOLINTNEXTLINE */
+        /* there are two at least:
+           NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
         pfds[0].fd = k->signals;
         pfds[0].events = POLLIN;
         pfds[1].fd = k->link;

@@ -267,7 +267,6 @@ sbx_session_remove_groups(sbx_session_t *s)
         node = s->lingering.next;
         command = sbx_node_of(node, sbx_command_t, link);
 
-        /* what was freed has left the list: NOLINTNEXTLINE */
         if (sbx_cgroup_command_remove(command->group, &e) == 1) {
             return 1;
         }

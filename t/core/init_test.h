@@ -32,6 +32,7 @@
 #include <sys/wait.h>
 
 
+/* No test uses all of it. */
 #pragma GCC diagnostic ignored "-Wunused-function"
 
 #define INIT_WAIT     30000          /* ms for what should come at once */

@@ -27,6 +27,7 @@
 #include <sys/wait.h>
 
 
+/* No test uses all of it. */
 #pragma GCC diagnostic ignored "-Wunused-function"
 
 #define INSIDE_UID        1800000000u
