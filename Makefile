@@ -221,6 +221,7 @@ MODULE_SRCS := $(sort $(wildcard ngx_sandbox_module/*.c) \
 
 NGX_BUILD  := $(BUILD)/nginx
 NGX_TREE   := $(BUILD)/nginx-src
+# nginx's handlers all have the same parameters, and seldom use each.
 NGX_CC     := -Wextra -Wno-unused-parameter -Wshadow -Wstrict-prototypes \
               -Wmissing-prototypes -Wformat=2 -fstack-protector-strong \
               $(FAULT_FLAGS) \
@@ -288,6 +289,8 @@ TEST_ENV    = SANDBOX_BUILD=$(BUILD) SANDBOX_SANITIZE=$(SANITIZED) \
               SANITIZE=$(SANITIZED)
 
 # Objects first, so that an unchanged test is not linked again for nothing.
+# Left out: results that are looked at afterwards, by what they have done, and
+# variables that are set unless the test has ended.
 TEST_CFLAGS := $(CORE_BASE) -O1 $(if $(SANITIZED),$(SAN_FLAGS)) \
                -Wno-unused-result -Wno-maybe-uninitialized
 
@@ -326,7 +329,20 @@ faults:
 	$(if $(FAULTED),,$(if $(filter t/survive/%,$(TESTS_RUN)),\
 	    @+$(MAKE) --no-print-directory FAULTS=1 BUILD=$(BUILD)/faults build))
 
-test: tests faults
+# What t/sanitize.t runs: what hostile bytes meet, with AddressSanitizer and
+# UndefinedBehaviorSanitizer in it.  Of the tests' own programs only those.
+SAN_TESTS  := rogue-worker rogue-worker-calls rogue-init broker-garbage \
+              broker-hostile broker-init init-code-hostile
+SAN_BUILD  := $(BUILD)/asan
+HAVE_ASAN  := $(findstring /,$(shell gcc -print-file-name=libasan.so))
+
+.PHONY: sanitized
+sanitized:
+	$(if $(SANITIZED),,$(if $(HAVE_ASAN),$(if $(filter t/sanitize.t,\
+	    $(TESTS_RUN)),@+$(MAKE) --no-print-directory SANITIZE=1 \
+	    BUILD=$(SAN_BUILD) build $(SAN_TESTS:%=$(SAN_BUILD)/t/core/%))))
+
+test: tests faults sanitized
 	@$(TEST_ENV) PERL5LIB=$(ROOT)/t/lib prove --formatter=SandboxSummary -j$(JOBS) \
 	    $(TESTS_RUN)
 
