@@ -410,18 +410,22 @@ sbx_adopt_grave(sbx_broker_t *b, const char *id)
 static void
 sbx_adopt_mounts(sbx_broker_t *b)
 {
-    int      n;
-    char     prefix[SBX_PATH_MAX], *point, *line;
+    char     self[64], prefix[SBX_PATH_MAX], *point, *line;
     FILE    *mounts;
     size_t   size;
+    ssize_t  n;
 
-    n = snprintf(prefix, sizeof(prefix), "%s/sessions/",
-                 b->options->state_dir);
-    mounts = fopen("/proc/self/mountinfo", "re");
+    /* the kernel's name of it: configuration's may have dots and links */
+
+    (void) snprintf(self, sizeof(self), "/proc/self/fd/%d", b->sessions_dir);
+    n = readlink(self, prefix, sizeof(prefix) - 1);
+    mounts = n > 0 ? fopen("/proc/self/mountinfo", "re") : NULL;
 
     if (mounts == NULL) {
         return;
     }
+
+    prefix[n++] = '/';
 
     line = NULL;
     size = 0;
