@@ -146,6 +146,7 @@ sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg, sbx_error_t *e)
     }
 
     s->info = head.info;
+    sbx_clock_read(&s->info, head.ahead);
     s->uid_first = head.uid_first;
     /* a first record is written before there is a way out */
     s->way.routed = head.routed || head.info.network != SBX_NETWORK_NONE;

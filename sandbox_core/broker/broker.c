@@ -23,7 +23,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 
 
 #define SBX_BROKER_STORE_WAIT   10000     /* ms, for the keeper's store */
@@ -760,15 +759,4 @@ sbx_broker_done(sbx_broker_t *b)
     }
 
     /* the link closes with the process: its end is what the keeper awaits */
-}
-
-
-int64_t
-sbx_broker_clock_ms(void)
-{
-    struct timespec  ts;
-
-    (void) clock_gettime(CLOCK_REALTIME, &ts);
-
-    return (int64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }

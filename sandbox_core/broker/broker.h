@@ -512,7 +512,16 @@ void sbx_broker_post(sbx_broker_t *b, sbx_link_t *msg, const int *fds);
 void sbx_broker_end(sbx_broker_t *b);
 /* Called when a session is gone. */
 void sbx_broker_session_gone(sbx_broker_t *b);
+
+/* clock.c: unix ms, by the wall's clock as it was looked at last. */
 int64_t sbx_broker_clock_ms(void);
+/* What that is ahead of the clock that only goes forward, in ms. */
+int64_t sbx_clock_ahead(void);
+/* Before anything is told or begun: the clock may have been set. */
+void sbx_clock_look(sbx_broker_t *b);
+void sbx_clock_shift(sbx_f_session_t *info, int64_t by);
+/* Of a record, whose times were told when the clock was so far ahead. */
+void sbx_clock_read(sbx_f_session_t *info, int64_t ahead);
 
 /* setup.c */
 /* Everything that sessions need, from b->config; once. */
@@ -739,6 +748,8 @@ void sbx_change_drop(sbx_session_t *s);
 int sbx_change_freeze(sbx_session_t *s, int frozen, sbx_error_t *e);
 /* The timer of its life, or of its pause. */
 void sbx_change_clock(sbx_session_t *s);
+/* Of a change that is not done yet, by its node in the session's list. */
+void sbx_change_shift(sbx_node_t *node, int64_t by);
 sbx_record_job_t *sbx_change_record(sbx_session_t *s,
     const sbx_f_session_t *info, const char *meta, const char *network);
 
@@ -806,6 +817,8 @@ int sbx_graves_open(sbx_broker_t *b, sbx_error_t *e);
 void sbx_graves_add(sbx_broker_t *b, const sbx_f_session_t *info,
     sbx_ended_t why, int64_t at);
 const sbx_grave_t *sbx_graves_find(sbx_broker_t *b, const char *id);
+/* The clock was set by so many ms. */
+void sbx_graves_shift(sbx_broker_t *b, int64_t by);
 void sbx_graves_close(sbx_broker_t *b);
 
 /* quota.c */

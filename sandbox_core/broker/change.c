@@ -710,6 +710,13 @@ sbx_change_freeze(sbx_session_t *s, int frozen, sbx_error_t *e)
 
 
 void
+sbx_change_shift(sbx_node_t *node, int64_t by)
+{
+    sbx_clock_shift(&sbx_node_of(node, sbx_alter_t, link)->info, by);
+}
+
+
+void
 sbx_change_clock(sbx_session_t *s)
 {
     int64_t        at, left;
@@ -745,6 +752,7 @@ sbx_change_record(sbx_session_t *s, const sbx_f_session_t *info,
     head.network_size = info->network_size;
     head.routed = s->way.routed;
     head.pooled = s->pooled;
+    head.ahead = sbx_clock_ahead();
 
     job = sbx_record_job(&head, meta, NULL, network, s->dir);
 

@@ -304,6 +304,7 @@ sbx_control_event(sbx_event_t *ev, uint32_t events)
     (void) events;
 
     control = ev->data;
+    sbx_clock_look(control->broker);
 
     until = sbx_now_us() + SBX_ROUND;
 

@@ -205,6 +205,34 @@ sbx_graves_find(sbx_broker_t *b, const char *id)
 
 
 void
+sbx_graves_shift(sbx_broker_t *b, int64_t by)
+{
+    ssize_t        n;
+    uint32_t       i;
+    sbx_grave_t   *grave;
+    sbx_graves_t  *g;
+
+    g = &b->graves;
+
+    if (g->graves == NULL) {
+        return;
+    }
+
+    for (i = 0; i < SBX_ENDED_MAX; i++) {
+        grave = &g->graves[i];
+
+        if (grave->id[0] != '\0') {
+            grave->ended_at += by;
+            grave->sum = sbx_graves_sum(grave);
+        }
+    }
+
+    n = pwrite(g->fd, g->graves, SBX_ENDED_MAX * sizeof(sbx_grave_t), 0);
+    (void) n;
+}
+
+
+void
 sbx_graves_close(sbx_broker_t *b)
 {
     free(b->graves.graves);

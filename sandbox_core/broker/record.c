@@ -24,7 +24,7 @@
 
 
 #define SBX_RECORD_MAGIC     0x52584253u      /* "SBXR" */
-#define SBX_RECORD_VERSION   5
+#define SBX_RECORD_VERSION   6
 #define SBX_RECORD_MAX       (sizeof(sbx_record_head_t) + SBX_META_MAX        \
                               + SBX_ENV_MAX + SBX_NETWORK_SIZE)
 #define SBX_RECORD_BASIS     0xcbf29ce484222325u

@@ -31,6 +31,7 @@ typedef struct {
     uint32_t          pooled;           /* nobody's: there are no names */
     uint32_t          routed;           /* it has once had a network */
     uint32_t          pad;
+    int64_t           ahead;            /* sbx_clock_ahead() of its times */
 } sbx_record_head_t;
 
 typedef struct sbx_record_job_s  sbx_record_job_t;
