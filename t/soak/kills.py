@@ -49,14 +49,17 @@ class Killer:
                 pass
             kind = order.pop(0) if once else self.rng.choices(
                 kinds, [WEIGHTS[k] for k in kinds])[0]
-            await self.one(kind)
+            for _ in range(20 if once else 1):
+                if await self.one(kind):
+                    break
+                await asyncio.sleep(0.1)
 
     async def one(self, kind):
+        """Whether anybody was there to be killed."""
         before = len(self.n.kills)
         try:
             await getattr(self, kind)()
         except Nobody:
-            self.say("nobody to kill: %s" % kind)
             self.skipped += 1
         except (NotBack, Deviation) as e:
             self.wrong.append("%s: %s" % (kind, e))
@@ -65,6 +68,7 @@ class Killer:
             k.done()
             self.say("kill %-8s %s: served again after %.2f s" % (
                 k.kind, k.text, k.seconds))
+        return len(self.n.kills) > before
 
     def note(self, kind, session=None, text=""):
         k = Kill(kind, session, text)
@@ -214,8 +218,13 @@ class Killer:
             self.kill("command", pid, s)
             await self.until(lambda: not alive(pid), "the end of a command")
             return
-        mark = "1000.%06d" % self.rng.randrange(10 ** 6)
+        async with s.held(False):
+            if not s.ending and not s.lost:
+                await self.own_command(s)
+
+    async def own_command(self, s):
         n = self.n
+        mark = "1000.%06d" % self.rng.randrange(10 ** 6)
         asked = asyncio.ensure_future(n.wire.ask(
             "POST", "/v1/sessions/%s/exec" % s.id,
             data={"cmd": ["sleep", mark], "timeout_s": 60}))
@@ -230,7 +239,7 @@ class Killer:
                 await asyncio.sleep(0.05)
             k = self.kill("command", pid, s)
             answer = await asked
-            if not s.ending and not s.lost:
+            if not s.lost:
                 n.check(answer.field("reason") == "signal"
                         and answer.field("signal") in ("SIGKILL", 9), answer)
             k.done()

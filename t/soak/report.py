@@ -3,6 +3,7 @@
 import collections
 
 from measure import median
+from table import OPS
 
 
 def table(head, rows):
@@ -60,7 +61,7 @@ def report(soak):
     out += ["FAILURE " + f for f in soak.failures]
     out.append("%d failures" % len(soak.failures))
     data = {"plan": plan, "result": result, "failures": soak.failures,
-            "done": dict(soak.done), "nobody": dict(soak.nobody),
+            "kinds": sorted(OPS), "done": dict(soak.done), "nobody": dict(soak.nobody),
             "retried": soak.n.wire.retried,
             "excused": [list(k) + [v] for k, v in soak.excused.items()],
             "kills": [[k.kind, round(k.clock, 2), k.seconds, k.text]

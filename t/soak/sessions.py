@@ -68,7 +68,10 @@ async def turnover(n):
     old = [s for s in n.living() if not s.elder]
     if len(old) > n.plan["residents"]:
         s = min(old, key=lambda s: s.made)
-        await marked(n, s)
+        async with s.held(False):
+            if s.ending or s.lost:
+                return
+            await marked(n, s)
         await n.end(s)
         await gone(n, s, "destroyed")
 
