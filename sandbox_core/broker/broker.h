@@ -711,6 +711,11 @@ void sbx_command_group(sbx_session_t *s, uint32_t token);
 /* 1 a command, 2 an interpreter, or 0: no such command runs. */
 int sbx_command_over(sbx_session_t *s, uint32_t number);
 void sbx_command_reaped(sbx_session_t *s);
+/* Whether init may have one more group for an interpreter now. */
+int sbx_command_may_ask(sbx_session_t *s);
+/* 0, or -1 with what to refuse the call with; limits are an EXEC's. */
+int sbx_command_check(sbx_session_t *s, const sbx_call_t *head,
+    const sbx_exec_limits_t *limits, sbx_f_error_t *error);
 void sbx_command_tick(sbx_timer_t *timer);
 void sbx_command_queue_tick(sbx_timer_t *timer);
 void sbx_command_flush(sbx_session_t *s);
