@@ -13,6 +13,7 @@
 
 #include "ngx_http_sandbox_call.h"
 #include "ngx_http_sandbox_passed.h"
+#include "sandbox_fault.h"
 
 
 #define NGX_HTTP_SANDBOX_CALL_DATAGRAM  2048

@@ -14,6 +14,7 @@
 #include "ngx_http_sandbox_call.h"
 #include "ngx_http_sandbox_stream.h"
 #include "ngx_http_sandbox_passed.h"
+#include "sandbox_fault.h"
 
 #include <linux/magic.h>
 #include <netinet/in.h>
@@ -470,6 +471,10 @@ ngx_http_sandbox_call_deliver(ngx_http_sandbox_call_t *call,
         }
 
         ngx_http_sandbox_call_recycle(call);
+    }
+
+    if (frame->type == SBX_F_END || frame->type == SBX_F_ERROR) {
+        SBX_FAULT("worker-call-ended");
     }
 
     if (frame->type == SBX_F_ACCEPTED) {

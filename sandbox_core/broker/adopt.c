@@ -5,6 +5,7 @@
  */
 
 #include "broker.h"
+#include "sandbox_fault.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -83,8 +84,10 @@ sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds)
     grave = sbx_graves_find(b, s->info.id);
 
     if (sbx_adopt_take(s, msg, &e) == 0) {
+        SBX_FAULT("broker-adopt-taken");
         sbx_session_run(s);
         sbx_way_adopt(s);
+        SBX_FAULT("broker-adopt-adopted");
 
         if (grave != NULL) {
             /* it was ending: nobody is to find it alive again */
@@ -135,6 +138,8 @@ sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg, sbx_error_t *e)
     if (sbx_record_read(s->dir, &head, &s->meta, &s->way.rules, e) != 0) {
         return -1;
     }
+
+    SBX_FAULT("broker-adopt-read");
 
     if (strcmp(head.info.id, msg->id) != 0) {
         return sbx_error(e, 0, SBX_E_INTERNAL,
@@ -224,8 +229,10 @@ sbx_adopt_sweep(sbx_broker_t *b)
     struct dirent  *entry;
 
     sbx_adopt_groups(b);
+    SBX_FAULT("broker-sweep-ungrouped");
     sbx_adopt_mounts(b);
     sbx_storage_sweep(b->storage, sbx_adopt_alive, b);
+    SBX_FAULT("broker-sweep-emptied");
 
     fd = openat(b->sessions_dir, ".", O_RDONLY|O_DIRECTORY|O_CLOEXEC);
 

@@ -14,6 +14,7 @@
 
 #include "broker.h"
 #include "keeper.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +28,11 @@
 
 #define SBX_BROKER_STORE_WAIT   10000     /* ms, for the keeper's store */
 #define SBX_BROKER_STEADY       5000000   /* us that a keeper should live */
+#ifdef SBX_FAULTS
+#define SBX_BROKER_TURNS        100
+#else
 #define SBX_BROKER_TURNS        5         /* that do not, in a row */
+#endif
 
 
 struct sbx_letter_s {
@@ -163,7 +168,9 @@ sbx_broker_start(sbx_broker_t *b, sbx_error_t *e)
         return sbx_error(e, errno, SBX_E_INTERNAL, "epoll_ctl() failed");
     }
 
+    SBX_FAULT("broker-start-stored");
     sbx_broker_restore(b, &store);
+    SBX_FAULT("broker-start-restored");
 
     if (b->options->listen != -1 && sbx_control_listen(b, e) != 0) {
         return -1;
@@ -374,6 +381,7 @@ sbx_broker_restore(sbx_broker_t *b, sbx_store_t *store)
         b->quotas.draining.value = 0;
     }
 
+    SBX_FAULT("broker-start-configured");
     sbx_outlet_adopted(b);
 
     for (i = 0; i < store->n; i++) {
@@ -718,6 +726,7 @@ sbx_broker_take_over(sbx_broker_t *b)
     }
 
     sbx_broker_bequeath_egress(b, out);
+    SBX_FAULT("broker-replace-written");
     (void) lseek(out, 0, SEEK_SET);
 
     options.keeper = 1;

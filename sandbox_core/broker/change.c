@@ -17,6 +17,7 @@
  */
 
 #include "broker.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -344,6 +345,8 @@ sbx_change_begin(sbx_session_t *s, sbx_alter_t *change, sbx_error_t *e)
         return -1;
     }
 
+    SBX_FAULT("broker-change-begun");
+
     if (s->info.network == SBX_NETWORK_NONE
         && change->info.network != SBX_NETWORK_NONE)
     {
@@ -361,6 +364,7 @@ sbx_change_begin(sbx_session_t *s, sbx_alter_t *change, sbx_error_t *e)
 
     if (s->job != NULL) {
         sbx_record_queue(&s->broker->writer, s->job);
+        SBX_FAULT("broker-change-queued");
         return 1;
     }
 
@@ -506,6 +510,8 @@ sbx_change_written(sbx_session_t *s, int err)
         return;
     }
 
+    SBX_FAULT("broker-change-written");
+
     if (change->op == SBX_OP_PAUSE && !sbx_freeze_await(s)) {
         return;
     }
@@ -527,7 +533,9 @@ static void
 sbx_change_done(sbx_session_t *s, sbx_alter_t *change)
 {
     sbx_change_apply(s, change);
+    SBX_FAULT("broker-change-applied");
     sbx_change_over(s, change, NULL);
+    SBX_FAULT("broker-change-answered");
     sbx_change_next(s);
 }
 

@@ -115,6 +115,8 @@ sbx_create_admitted(sbx_broker_t *b, sbx_call_out_t *call,
         return;
     }
 
+    SBX_FAULT("broker-create-admitted");
+
     s = sbx_pool_take(b, &call->head, create, *data);
 
     if (s == NULL
@@ -686,6 +688,8 @@ sbx_create_groups(sbx_session_t *s, sbx_error_t *e)
         return -1;
     }
 
+    SBX_FAULT("broker-create-grouped");
+
     return sbx_cgroup_session_owner(s->cgroup, s->uid_first, 0, e);
 }
 
@@ -697,6 +701,8 @@ sbx_create_launch(sbx_session_t *s, const char *env, size_t env_size,
     if (sbx_session_launch(s, env, env_size, rules, rules_size, e) != 0) {
         return -1;
     }
+
+    SBX_FAULT("broker-create-cloned");
 
     return sbx_create_record(s, e);
 }
@@ -798,4 +804,6 @@ sbx_create_answer(sbx_session_t *s)
         sbx_call_end(call, &end);
         end.created = 0;
     }
+
+    SBX_FAULT("broker-create-answered");
 }

@@ -15,6 +15,7 @@
  */
 
 #include "broker.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -279,6 +280,8 @@ sbx_outlet_launch(sbx_broker_t *b, sbx_error_t *e)
         return -1;
     }
 
+    SBX_FAULT("broker-egress-launched");
+
     o->control = sbx_steal_fd(&near);
     o->uid = launch.uid;
     pair[0] = o->control;
@@ -290,6 +293,7 @@ sbx_outlet_launch(sbx_broker_t *b, sbx_error_t *e)
     msg.pid = o->pid;
     msg.number = o->slot.first;
     sbx_broker_post(b, &msg, pair);
+    SBX_FAULT("broker-egress-stored");
 
     if (sbx_outlet_watch(b) != 0) {
         sbx_outlet_kill(b, "it cannot be watched");

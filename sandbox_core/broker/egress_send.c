@@ -6,6 +6,7 @@
  */
 
 #include "broker.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -228,6 +229,7 @@ sbx_outlet_config(sbx_broker_t *b)
     }
 
     if (rc == 1) {
+        SBX_FAULT("broker-egress-configured");
         o->configure = 0;
     }
 
@@ -466,6 +468,7 @@ sbx_outlet_session(sbx_broker_t *b, sbx_session_t *s)
         return -1;
     }
 
+    SBX_FAULT("broker-egress-granted");
     way->told = way->op != SBX_EGRESS_REVOKE;
     sbx_way_sent(s);
 

@@ -15,6 +15,7 @@
  */
 
 #include "broker.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -210,6 +211,7 @@ sbx_ids_grow(sbx_broker_t *b)
         }
 
         sbx_broker_tell(b, SBX_LINK_STORE, SBX_KEEP_IDS, number, NULL, &fd);
+        SBX_FAULT("broker-ids-reserved");
 
         return 0;
     }

@@ -26,6 +26,7 @@
 
 #include "keeper.h"
 #include "log.h"
+#include "sandbox_fault.h"
 #include "sandbox_util.h"
 
 #include <errno.h>
@@ -44,7 +45,11 @@
 #define SBX_KEEPER_STEADY       5000000      /* a broker that lived so long
                                                 is restarted at once */
 #define SBX_KEEPER_DELAY_MIN    50000
+#ifdef SBX_FAULTS
+#define SBX_KEEPER_DELAY_MAX    100000       /* one is killed after another */
+#else
 #define SBX_KEEPER_DELAY_MAX    2000000
+#endif
 #define SBX_KEEPER_END_TRIES    3
 #define SBX_KEEPER_REAP_WAIT    5000000
 #define SBX_KEEPER_REAP_STEP    20           /* ms */
@@ -265,6 +270,8 @@ sbx_keeper_spawn(sbx_keeper_t *k, sbx_error_t *e)
     }
 
     if (pid == 0) {
+        SBX_FAULT("keeper-spawn-forked");
+
         options = *k->options;
         options.keeper = 0;
         options.broker = 1;
@@ -293,6 +300,7 @@ sbx_keeper_spawn(sbx_keeper_t *k, sbx_error_t *e)
     }
 
     sbx_keeper_pid_file(k, "broker.pid", pid);
+    SBX_FAULT("keeper-spawn-spawned");
 
     return 0;
 }
@@ -312,6 +320,8 @@ sbx_keeper_broker_died(sbx_keeper_t *k, int status)
         (void) close(k->link);
         k->link = -1;
     }
+
+    SBX_FAULT("keeper-died-read");
 
     k->broker = 0;
     k->blocked = 0;
@@ -402,6 +412,8 @@ sbx_keeper_reap(sbx_keeper_t *k)
             }
         }
 
+        SBX_FAULT("keeper-exit-reaped");
+
         /* also of one that is not in the store, or not yet */
 
         memset(&msg, 0, sizeof(sbx_link_t));
@@ -453,6 +465,10 @@ sbx_keeper_message(sbx_keeper_t *k, sbx_link_t *msg, int *fds)
     case SBX_LINK_STORE:
         sbx_keeper_store(k, msg, fds, 1);
 
+        if (msg->kind == SBX_KEEP_SESSION) {
+            SBX_FAULT("keeper-store-kept");
+        }
+
         /* one that came too late gets no answer, and tries again */
 
         if (msg->kind == SBX_KEEP_CONTROL && !k->ending) {
@@ -470,6 +486,7 @@ sbx_keeper_message(sbx_keeper_t *k, sbx_link_t *msg, int *fds)
             sbx_keeper_remove(k, kept);
         }
 
+        SBX_FAULT("keeper-drop-dropped");
         break;
 
     case SBX_LINK_READY:

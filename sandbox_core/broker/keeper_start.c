@@ -7,6 +7,7 @@
 #include "keeper.h"
 #include "isolate.h"
 #include "log.h"
+#include "sandbox_fault.h"
 #include "sandbox_util.h"
 
 #include <errno.h>
@@ -88,6 +89,7 @@ sbx_keeper_start(sbx_keeper_t *k, sbx_error_t *e)
         return -1;
     }
 
+    SBX_FAULT("keeper-start-confined");
     sbx_keeper_pid_file(k, "keeper.pid", getpid());
 
     return sbx_keeper_spawn(k, e);

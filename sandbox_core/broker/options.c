@@ -1,4 +1,5 @@
 #include "options.h"
+#include "sandbox_fault.h"
 #include "sandbox_util.h"
 
 #include <errno.h>
@@ -260,6 +261,12 @@ sbx_options_exec(const sbx_options_t *options, sbx_error_t *e)
     }
 
     argv[argc] = NULL;
+
+#ifdef SBX_FAULTS
+    if (sbx_fault_env() != NULL) {
+        (void) putenv(sbx_fault_env());
+    }
+#endif
 
     /* the running program itself, also when an upgrade has replaced it */
 

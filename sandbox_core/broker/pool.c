@@ -16,6 +16,7 @@
  */
 
 #include "broker.h"
+#include "sandbox_fault.h"
 #include "sandbox_languages.h"
 
 #include <errno.h>
@@ -376,6 +377,7 @@ sbx_pool_tick(sbx_timer_t *timer)
         return;
     }
 
+    SBX_FAULT("broker-pool-begun");
     pools->half = 1;
     (void) sbx_timer_set(&b->loop, timer, 1);
 }
@@ -517,6 +519,8 @@ sbx_pool_launch(sbx_session_t *s)
     {
         sbx_session_end(s, SBX_ENDED_DESTROYED, 1);
     }
+
+    SBX_FAULT("broker-pool-launched");
 }
 
 
@@ -532,6 +536,7 @@ sbx_pool_started(sbx_session_t *s)
     s->kernel = s->pool->config.kernels;
     sbx_timer_del(loop, &s->timer);
     (void) sbx_timer_set(loop, &s->groups, 0);
+    SBX_FAULT("broker-pool-started");
     sbx_pool_warm(s);
 }
 
@@ -545,6 +550,7 @@ sbx_pool_warm(sbx_session_t *s)
 
     while (s->kernel[0] != '\0') {
         if (sbx_pool_ask(s, s->kernel, &e) == 0) {
+            SBX_FAULT("broker-pool-asked");
             (void) sbx_timer_set(&s->broker->loop, &s->timer,
                                  SBX_POOL_WARM_WAIT);
             return;
@@ -643,6 +649,7 @@ sbx_pool_warmed(sbx_session_t *s, const sbx_record_t *record)
     }
 
     s->kernel += strlen(s->kernel) + 1;
+    SBX_FAULT("broker-pool-warmed");
     sbx_pool_warm(s);
 
     return 0;
@@ -736,6 +743,7 @@ sbx_pool_settle(sbx_session_t *s)
 
     sbx_list_append(&pool->ready, &s->pooling);
     pool->nready++;
+    SBX_FAULT("broker-pool-ready");
     pool->backoff = SBX_POOL_BACKOFF_MIN;
 
     if (pool->noted) {

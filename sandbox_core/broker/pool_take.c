@@ -12,6 +12,7 @@
 
 #include "broker.h"
 #include "packages.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <string.h>
@@ -238,6 +239,8 @@ sbx_pool_hand_over(sbx_session_t *s, const sbx_call_t *head,
         return -1;
     }
 
+    SBX_FAULT("broker-take-changed");
+
     sbx_pool_let_go(s);
     sbx_list_remove(&s->pooling);
     s->pool->nready--;
@@ -253,11 +256,15 @@ sbx_pool_hand_over(sbx_session_t *s, const sbx_call_t *head,
     s->info.usage.cpu_us = s->warm.cpu_us;
     (void) sbx_timer_set(&b->loop, &s->timer, SBX_POOL_WAIT);
 
+    SBX_FAULT("broker-take-owned");
+
     if (sbx_quota_take(s, &s->error) != 0
         || sbx_create_record(s, &s->error) != 0)
     {
         return -1;
     }
+
+    SBX_FAULT("broker-take-recorded");
 
     sbx_credit_open(s);
     sbx_credit_begin(s);
@@ -315,6 +322,8 @@ sbx_pool_tell(sbx_session_t *s, const sbx_create_t *body, const char *env)
         return sbx_error(&s->error, errno, SBX_E_UNAVAILABLE,
                          "init does not take what it is to be");
     }
+
+    SBX_FAULT("broker-take-told");
 
     return 0;
 }

@@ -11,6 +11,7 @@
  */
 
 #include "record.h"
+#include "sandbox_fault.h"
 #include "sandbox_util.h"
 #include "wire.h"
 
@@ -32,6 +33,7 @@
 
 static void *sbx_record_thread(void *data);
 static int sbx_record_write(sbx_record_writer_t *w, sbx_record_job_t *job);
+static int sbx_record_undo(const sbx_record_job_t *job);
 static int sbx_record_check(const sbx_record_head_t *head, size_t size,
     const uint8_t *rest, sbx_error_t *e);
 static size_t sbx_record_rest(const sbx_record_head_t *head);
@@ -182,20 +184,37 @@ sbx_record_thread(void *data)
 static int
 sbx_record_write(sbx_record_writer_t *w, sbx_record_job_t *job)
 {
-    int          err;
     sbx_auto_fd  fd = -1;
 
     fd = openat(job->dir, SBX_RECORD_TEMP,
                 O_WRONLY|O_CREAT|O_TRUNC|O_CLOEXEC|O_NOFOLLOW, 0600);
 
-    if (fd != -1 && sbx_write_all(fd, job->data, job->size) == 0
-        && (job->lazy || fsync(fd) == 0)
-        && renameat(job->dir, SBX_RECORD_TEMP, job->dir, job->name) == 0
-        && (job->lazy
-            || (fsync(job->dir) == 0 && fsync(w->parent) == 0)))
+    if (fd == -1 || sbx_write_all(fd, job->data, job->size) != 0
+        || (!job->lazy && fsync(fd) != 0))
     {
-        return 0;
+        return sbx_record_undo(job);
     }
+
+    SBX_FAULT("broker-record-written");
+
+    if (renameat(job->dir, SBX_RECORD_TEMP, job->dir, job->name) != 0) {
+        return sbx_record_undo(job);
+    }
+
+    SBX_FAULT("broker-record-renamed");
+
+    if (!job->lazy && (fsync(job->dir) != 0 || fsync(w->parent) != 0)) {
+        return sbx_record_undo(job);
+    }
+
+    return 0;
+}
+
+
+static int
+sbx_record_undo(const sbx_record_job_t *job)
+{
+    int  err;
 
     err = errno;
     (void) unlinkat(job->dir, SBX_RECORD_TEMP, 0);

@@ -6,6 +6,7 @@
  */
 
 #include "broker.h"
+#include "sandbox_fault.h"
 
 #include <string.h>
 
@@ -63,6 +64,7 @@ sbx_resume_call(sbx_session_t *s, const sbx_call_t *head, int fd,
     }
 
     sbx_list_append(&s->held, &held->link);
+    SBX_FAULT("broker-resume-held");
 
     /* the first of them is who resumes it */
 

@@ -1,4 +1,5 @@
 #include "broker.h"
+#include "sandbox_fault.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -438,6 +439,7 @@ sbx_service_destroy(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
     }
 
     sbx_call_wait(call, &s->destroyers);
+    SBX_FAULT("broker-destroy-asked");
     sbx_log(SBX_LOG_INFO,
             &(sbx_log_about_t) { call->head.request_id, s->info.id }, 0,
             "session is to be destroyed");

@@ -18,6 +18,7 @@
 
 #include "broker.h"
 #include "packages.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -398,6 +399,8 @@ sbx_session_status(sbx_event_t *ev, uint32_t events)
         s->launched.status = -1;
     }
 
+    SBX_FAULT("broker-create-executed");
+
     if (rc == -1) {
         sbx_session_log(s, s->error.code == SBX_E_MANIFEST ? SBX_LOG_INFO
                                                            : SBX_LOG_ERROR,
@@ -475,6 +478,7 @@ sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
         }
 
         s->ready = 1;
+        SBX_FAULT("broker-create-ready");
         sbx_session_settle(s);
         return 0;
 
@@ -650,6 +654,7 @@ sbx_session_recorded(sbx_session_t *s, int err)
     }
 
     s->recorded = 1;
+    SBX_FAULT("broker-create-recorded");
     sbx_session_settle(s);
 }
 
@@ -680,6 +685,7 @@ sbx_session_settle(sbx_session_t *s)
         return;
     }
 
+    SBX_FAULT("broker-create-routed");
     sbx_session_run(s);
     sbx_way_follow(s, SBX_NETWORK_NONE);
     sbx_session_log(s, SBX_LOG_INFO, 0, "session created");
@@ -712,6 +718,7 @@ sbx_session_run(sbx_session_t *s)
         sbx_session_fds(s, fds);
         sbx_broker_tell(b, SBX_LINK_STORE, SBX_KEEP_SESSION, 0, s, fds);
         s->stored = 1;
+        SBX_FAULT("broker-create-stored");
     }
 
     sbx_timer_del(&b->loop, &s->timer);

@@ -5,6 +5,7 @@
  */
 
 #include "broker.h"
+#include "sandbox_fault.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -63,6 +64,7 @@ sbx_session_end(sbx_session_t *s, sbx_ended_t why, int kill_now)
             sbx_metrics_ended(b, why);
             b->nrunning--;
             sbx_graves_add(b, &s->info, why, s->ended_at);
+            SBX_FAULT("broker-end-buried");
             (void) snprintf(text, sizeof(text), "session ends: %s",
                             sbx_session_words[why]);
             sbx_session_log(s, SBX_LOG_INFO, 0, text);
@@ -113,6 +115,8 @@ sbx_session_cut(sbx_session_t *s)
         sbx_session_log(s, SBX_LOG_WARN, e.err, e.text);
     }
 
+    SBX_FAULT("broker-end-cut");
+
     sbx_command_drop(s);
     sbx_change_drop(s);
     sbx_way_cut(s);
@@ -156,6 +160,7 @@ sbx_session_kill(sbx_session_t *s)
     memset(&e, 0, sizeof(sbx_error_t));
 
     sbx_session_hang_up(s);
+    SBX_FAULT("broker-end-dropped");
 
     if (s->pidfd == -1) {
         s->exited = 1;
@@ -171,6 +176,8 @@ sbx_session_kill(sbx_session_t *s)
         sbx_session_log(s, SBX_LOG_WARN, e.err, e.text);
     }
 
+    SBX_FAULT("broker-end-killed");
+
     (void) sbx_timer_set(&b->loop, &s->timer, SBX_SESSION_KILL_WAIT);
     sbx_session_dying(s);
 }
@@ -182,6 +189,7 @@ sbx_session_dying(sbx_session_t *s)
     if (s->exited || (s->watched && s->orphan)) {
         s->state = SBX_S_REMOVING;
         s->backoff = 1;
+        SBX_FAULT("broker-end-reaped");
         sbx_session_unwatch(s);
         sbx_session_remove(s);
         return;
@@ -223,6 +231,7 @@ sbx_session_remove(sbx_session_t *s)
     }
 
     if (rc == 0) {
+        SBX_FAULT("broker-end-ungrouped");
         rc = sbx_storage_remove(b->storage, s->info.id, &e);
     }
 
@@ -243,6 +252,7 @@ sbx_session_remove(sbx_session_t *s)
         s->uid_first = 0;
     }
 
+    SBX_FAULT("broker-end-emptied");
     sbx_session_gone(s);
 }
 
@@ -288,6 +298,7 @@ sbx_session_gone(sbx_session_t *s)
     b = s->broker;
 
     sbx_adopt_remove_dir(b, s->info.id);
+    SBX_FAULT("broker-end-removed");
 
     sbx_call_forget(b, s);
     sbx_session_erase(s);
@@ -300,6 +311,8 @@ sbx_session_gone(sbx_session_t *s)
         sbx_list_remove(&call->wait);
         sbx_call_end(call, NULL);
     }
+
+    SBX_FAULT("broker-end-answered");
 
     sbx_session_free(s);
     sbx_pool_gone(b);

@@ -9,6 +9,7 @@
  */
 
 #include "conn.h"
+#include "sandbox_fault.h"
 #include "wire.h"
 
 #include <errno.h>
@@ -84,7 +85,9 @@ sbx_egress_run(int control, int ca, int cert, int (*confine)(sbx_error_t *e))
     }
 
     if (rc == 0) {
+        SBX_FAULT("egress-start-confined");
         rc = sbx_egress_ready(eg, &e);
+        SBX_FAULT("egress-start-ready");
     }
 
     if (rc == 0) {
@@ -227,10 +230,13 @@ sbx_egress_control(sbx_event_t *ev, uint32_t events)
 
         case SBX_EGRESS_CONFIG:
             sbx_egress_configure(eg, &call);
+            SBX_FAULT("egress-config-taken");
             break;
 
         case SBX_EGRESS_GRANT:
+            SBX_FAULT("egress-grant-told");
             rc = sbx_egress_grant(eg, &call, &e);
+            SBX_FAULT("egress-grant-taken");
             break;
 
         case SBX_EGRESS_CHANGE:
@@ -242,6 +248,7 @@ sbx_egress_control(sbx_event_t *ev, uint32_t events)
                 sbx_egress_revoke(s);
             }
 
+            SBX_FAULT("egress-revoke-revoked");
             break;
 
         case SBX_EGRESS_ASK:

@@ -5,6 +5,7 @@
  */
 
 #include "init_code.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -120,6 +121,7 @@ sbx_code_warmed(sbx_code_context_t *context, uint32_t reason)
         return;
     }
 
+    SBX_FAULT("init-warm-warmed");
     context->warm = 0;
     context->told = reason;
     context->untold = sbx_init_record_ask(SBX_R_WARM, context->number, reason)

@@ -160,11 +160,13 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
 
     case SBX_OP_WARM:
         sbx_init_code_warm(task, fds, nfds);
+        SBX_FAULT("init-warm-begun");
         break;
 
     case SBX_OP_HAND_OVER:
         if (nfds != 0) {
             sbx_init_hand_over(fds[0]);
+            SBX_FAULT("init-take-taken");
         }
         break;
 
@@ -190,6 +192,7 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
         break;
 
     case SBX_OP_CUT:
+        SBX_FAULT("init-end-asked");
         sbx_init.ending = 1;
         sbx_init_cut_asked = 1;
         sbx_init_cut_until = sbx_now_us() + SBX_INIT_CUT_WAIT;
@@ -210,10 +213,12 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
 
     case SBX_OP_FREEZE:
         sbx_init_pause(sbx_now_us());
+        SBX_FAULT("init-pause-stopped");
         break;
 
     case SBX_OP_THAW:
         sbx_init_resume(sbx_now_us());
+        SBX_FAULT("init-resume-started");
         break;
 
     case SBX_OP_NETWORK:
@@ -388,6 +393,8 @@ sbx_init_control_tick(uint64_t now)
 
         } else if (!sbx_init_file_cutting()) {
             sbx_init_cut_asked = sbx_init_control_send(SBX_R_CUT, 0);
+
+            SBX_FAULT("init-end-told");
 
             if (sbx_init_cut_asked) {
                 sbx_init_loop_wake(now + 2000);

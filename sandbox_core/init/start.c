@@ -7,6 +7,7 @@
  */
 
 #include "init.h"
+#include "sandbox_fault.h"
 #include "sandbox_languages.h"
 
 #include <errno.h>
@@ -53,7 +54,9 @@ sbx_init_main(void)
     }
 
     sbx_init_log_begin();
+    SBX_FAULT("init-create-opened");
     sbx_init_record(SBX_R_READY);
+    SBX_FAULT("init-create-ready");
     sbx_init_loop_run();
 
     /* nobody is left to ask for anything: the kernel ends the rest with us */
@@ -94,6 +97,7 @@ sbx_init_prepare(sbx_error_t *e)
         return sbx_error(e, errno, SBX_E_INTERNAL, "prctl() failed");
     }
 
+    SBX_FAULT("init-create-executed");
     sbx_init_signals();
     (void) umask(022);
 

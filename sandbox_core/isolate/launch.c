@@ -19,6 +19,7 @@
 
 #include "launch_private.h"
 #include "cgroup_private.h"
+#include "sandbox_fault.h"
 #include "wire.h"
 
 #include <errno.h>
@@ -530,6 +531,8 @@ sbx_launch_maps(sbx_launched_t *launched, sbx_error_t *e)
         return sbx_error(e, errno, SBX_E_INTERNAL,
                          "cannot write the session's id maps");
     }
+
+    SBX_FAULT("broker-create-mapped");
 
     if (send(launched->status, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) {
         return sbx_error(e, errno, SBX_E_INTERNAL,

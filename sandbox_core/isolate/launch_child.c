@@ -85,6 +85,8 @@ sbx_child_enter(sbx_child_t *child, sbx_error_t *e)
         }
     }
 
+    SBX_FAULT("child-create-entered");
+
     child->files_dir = sbx_cgroup_files_dir(child->plan.launch->cgroup);
 
     if (child->files_dir == -1) {
@@ -142,6 +144,8 @@ sbx_child_isolate(sbx_child_t *child, sbx_error_t *e)
                          "cannot open /proc/sys/user");
     }
 
+    SBX_FAULT("child-create-named");
+
     /* what the broker enters to give the session a network, or take it */
 
     child->netns = openat(proc, "self/ns/net", O_RDONLY | O_CLOEXEC);
@@ -155,11 +159,18 @@ sbx_child_isolate(sbx_child_t *child, sbx_error_t *e)
     (void) sbx_write_at(proc, "self/oom_score_adj", "300");
 
     if (sbx_net_setup(proc, e) == -1
-        || sbx_root_volume(&child->plan, e) == -1
-        || sbx_root_build(&child->plan, proc, e) == -1)
+        || sbx_root_volume(&child->plan, e) == -1)
     {
         return -1;
     }
+
+    SBX_FAULT("child-create-volume");
+
+    if (sbx_root_build(&child->plan, proc, e) == -1) {
+        return -1;
+    }
+
+    SBX_FAULT("child-create-rooted");
 
     return sbx_child_affinity(&child->plan, e);
 }
@@ -221,6 +232,8 @@ sbx_child_user(const sbx_child_t *child, sbx_error_t *e)
                          "user.max_user_namespaces");
     }
 
+    SBX_FAULT("child-create-unshared");
+
     memset(&msg, 0, sizeof(msg));
     msg.magic = SBX_STATUS_MAGIC;
     msg.type = SBX_STATUS_MAPS;
@@ -245,6 +258,8 @@ sbx_child_user(const sbx_child_t *child, sbx_error_t *e)
         /* nobody is there to be told */
         _exit(1);
     }
+
+    SBX_FAULT("child-create-mapped");
 
     /* not libc's, which would tell the broker's threads: they are not here */
 
@@ -337,6 +352,7 @@ sbx_child_reduce(const sbx_child_t *child, sbx_error_t *e)
     }
 
     (void) umask(022);
+    SBX_FAULT("child-create-reduced");
 
     if (sbx_seccomp_load(launch->init_filter, launch->init_filter_size)
         == -1)
@@ -362,6 +378,8 @@ sbx_child_exec(sbx_child_t *child, sbx_error_t *e)
     if (sbx_child_fds(child, &exe, e) == -1) {
         return -1;
     }
+
+    SBX_FAULT("child-create-filtered");
 
     (void) syscall(SYS_execveat, exe, "", argv, envp, AT_EMPTY_PATH);
 

@@ -138,6 +138,7 @@ sbx_egress_child(const sbx_egress_launch_t *launch)
         && sbx_egress_limits(launch, &e) == 0
         && sbx_egress_reduce(launch, &e) == 0)
     {
+        SBX_FAULT("child-egress-reduced");
         (void) syscall(SYS_execveat, exe, "", argv, envp, AT_EMPTY_PATH);
         (void) sbx_error(&e, errno, SBX_E_INTERNAL,
                          "cannot execute the egress");

@@ -40,6 +40,9 @@ sbx_fault_inherit(void)
         sbx_fault_armed.name[i] = name[i];
     }
 
+    /* not to be found again by whatever this process becomes */
+    (void) unsetenv("SANDBOX_FAULT");
+
     sbx_fault_armed.name[i] = '\0';
     sbx_fault_armed.skip = skip;
     sbx_fault_armed.state = SBX_FAULT_ARMED;
