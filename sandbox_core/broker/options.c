@@ -265,6 +265,10 @@ sbx_options_exec(const sbx_options_t *options, sbx_error_t *e)
 #ifdef SBX_FAULTS
     if (sbx_fault_env() != NULL) {
         (void) putenv(sbx_fault_env());
+
+    } else {
+        /* of the point at which this process was held itself */
+        (void) unsetenv("SANDBOX_FAULT");
     }
 #endif
 
