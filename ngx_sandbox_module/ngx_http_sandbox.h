@@ -517,6 +517,8 @@ void ngx_http_sandbox_call_resume(ngx_http_sandbox_call_t *call);
 
 /* Closes our end; no callback comes after it.  Safe to call twice. */
 void ngx_http_sandbox_call_close(ngx_http_sandbox_call_t *call);
+/* The client has the answer: what was made for the call is to stay. */
+void ngx_http_sandbox_call_told(ngx_http_sandbox_call_t *call);
 
 
 /*

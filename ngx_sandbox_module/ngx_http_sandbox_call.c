@@ -302,6 +302,32 @@ ngx_http_sandbox_call_close(ngx_http_sandbox_call_t *call)
 }
 
 
+void
+ngx_http_sandbox_call_told(ngx_http_sandbox_call_t *call)
+{
+    ssize_t      n;
+    sbx_frame_t  frame;
+
+    if ((call->header.flags & SBX_CALL_TELLS) == 0
+        || call->connection == NULL)
+    {
+        return;
+    }
+
+    SBX_FAULT("worker-create-told");
+
+    ngx_memzero(&frame, sizeof(sbx_frame_t));
+    frame.type = SBX_F_END;
+
+    /* a broker that has died needs not be told: its successor keeps what
+     * has been answered */
+
+    n = send(call->connection->fd, &frame, sizeof(sbx_frame_t),
+             MSG_DONTWAIT|MSG_NOSIGNAL);
+    (void) n;
+}
+
+
 static void
 ngx_http_sandbox_call_cleanup(void *data)
 {
@@ -353,6 +379,7 @@ ngx_http_sandbox_call_lost(ngx_http_sandbox_call_t *call)
 
     ngx_http_sandbox_call_drop(call);
     ngx_http_sandbox_call_rewind(call);
+    call->header.flags |= SBX_CALL_AGAIN;
 
     if (ngx_http_sandbox_call_open(call) != NGX_OK) {
         ngx_http_sandbox_call_fail(call, NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE);

@@ -212,6 +212,12 @@ ngx_http_sandbox_op_finish(ngx_http_sandbox_call_t *call, ngx_int_t rc)
         ngx_http_sandbox_stream_quiet(call->stream);
     }
 
+    if ((rc == NGX_OK || rc == NGX_AGAIN) && !c->error
+        && r->headers_out.status < NGX_HTTP_SPECIAL_RESPONSE)
+    {
+        ngx_http_sandbox_call_told(call);
+    }
+
     ngx_http_sandbox_call_close(call);
 
     ngx_http_finalize_request(r, rc);

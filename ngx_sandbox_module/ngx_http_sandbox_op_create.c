@@ -1,6 +1,7 @@
 #include "ngx_http_sandbox_op_create.h"
 
 #include <sys/mman.h>
+#include <sys/random.h>
 
 #include <ngx_md5.h>
 
@@ -73,6 +74,10 @@ ngx_http_sandbox_op_create_call(ngx_http_request_t *r,
 
     if (call == NULL) {
         return sbx_error(e, 0, SBX_E_INTERNAL, "out of memory");
+    }
+
+    if (create.key[0] == '\0' && (flags & SBX_CREATE_TIED) == 0) {
+        call->header.flags |= SBX_CALL_TELLS;
     }
 
     /* both fit: the pattern of names bounds them */
@@ -370,7 +375,10 @@ ngx_http_sandbox_op_create_key(ngx_http_request_t *r, sbx_create_t *create,
     rc = ngx_http_sandbox_op_header(r, "idempotency-key", &key);
 
     if (rc == NGX_DECLINED) {
-        return 0;
+        return getrandom(create->body_digest, sizeof(create->body_digest), 0)
+               == (ssize_t) sizeof(create->body_digest)
+               ? 0 : sbx_error(e, ngx_errno, SBX_E_INTERNAL,
+                               "getrandom() failed");
     }
 
     if (rc != NGX_OK) {

@@ -12,6 +12,7 @@
 
 
 static void sbx_call_event(sbx_event_t *ev, uint32_t events);
+static void sbx_call_told(sbx_call_out_t *call);
 static void sbx_call_stalled(sbx_timer_t *timer);
 static void sbx_call_flush(sbx_call_out_t *call);
 static int sbx_call_room(sbx_call_out_t *call, size_t size);
@@ -62,6 +63,7 @@ sbx_call_event(sbx_event_t *ev, uint32_t events)
     call = ev->data;
 
     if (events & (EPOLLHUP|EPOLLERR|EPOLLRDHUP)) {
+        sbx_call_told(call);
         sbx_call_close(call);
         return;
     }
@@ -70,6 +72,28 @@ sbx_call_event(sbx_event_t *ev, uint32_t events)
 
     if (!call->closed && call->listing && call->end == 0) {
         sbx_service_list(call);
+    }
+}
+
+
+/* The worker has closed: whether before its client knew of the session. */
+
+static void
+sbx_call_told(sbx_call_out_t *call)
+{
+    ssize_t      n;
+    sbx_frame_t  frame;
+
+    if (call->created == NULL || !call->last || call->start != call->end) {
+        return;
+    }
+
+    n = recv(call->fd, &frame, sizeof(sbx_frame_t), MSG_DONTWAIT);
+
+    if (n == (ssize_t) sizeof(sbx_frame_t) && frame.type == SBX_F_END
+        && frame.length == 0)
+    {
+        call->created = NULL;
     }
 }
 
@@ -115,6 +139,13 @@ sbx_call_flush(sbx_call_out_t *call)
 
     call->start = 0;
     call->end = 0;
+
+    if (call->last && call->created != NULL
+        && (call->head.flags & SBX_CALL_TELLS))
+    {
+        sbx_event_set(&call->broker->loop, &call->event, EPOLLRDHUP);
+        return;
+    }
 
     if (call->last) {
         call->created = NULL;

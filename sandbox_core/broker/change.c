@@ -35,6 +35,7 @@ struct sbx_alter_s {
     unsigned         held:1;          /* a RESUME, for calls that are held */
     unsigned         turns:1;         /* it was not so before */
     unsigned         made:1;          /* the namespace has a way out */
+    unsigned         again:1;         /* it may have been done before */
 };
 
 
@@ -98,6 +99,7 @@ sbx_change_call(sbx_broker_t *b, sbx_call_out_t *call, const void *body,
         return;
     }
 
+    change->again = (call->head.flags & SBX_CALL_AGAIN) != 0;
     memcpy(s->request, call->head.request_id, sizeof(s->request));
     sbx_call_wait(call, &change->caller);
     sbx_list_append(&s->changes, &change->link);
@@ -621,7 +623,7 @@ sbx_change_answer(sbx_session_t *s, sbx_alter_t *change,
     }
 
     memset(&end, 0, sizeof(sbx_f_end_t));
-    end.count = change->turns;
+    end.count = change->turns || change->again;
 
     if (sbx_service_session(call, s, NULL) == 0) {
         sbx_call_end(call, &end);

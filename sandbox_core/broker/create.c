@@ -14,7 +14,11 @@
 #define SBX_CREATE_SEALS  (F_SEAL_WRITE|F_SEAL_SHRINK|F_SEAL_GROW)
 
 
+static int sbx_create_before(sbx_broker_t *b, sbx_call_out_t *call,
+    const sbx_create_t *body);
 static int sbx_create_by_key(sbx_broker_t *b, sbx_call_out_t *call,
+    const sbx_create_t *body);
+static int sbx_create_by_call(sbx_broker_t *b, sbx_call_out_t *call,
     const sbx_create_t *body);
 static int sbx_create_check(sbx_broker_t *b, const sbx_call_t *head,
     sbx_create_t *body, sbx_error_t *e);
@@ -51,7 +55,7 @@ sbx_create(sbx_broker_t *b, sbx_call_out_t *call, const sbx_create_t *body,
         return;
     }
 
-    if (create.key[0] != '\0' && sbx_create_by_key(b, call, &create)) {
+    if (sbx_create_before(b, call, &create)) {
         return;
     }
 
@@ -90,7 +94,7 @@ sbx_create_again(sbx_broker_t *b, sbx_call_out_t *call, sbx_create_t *body,
 
     /* another call may have come first with its key */
 
-    if (body->key[0] == '\0' || !sbx_create_by_key(b, call, body)) {
+    if (!sbx_create_before(b, call, body)) {
         sbx_create_admitted(b, call, body, data);
     }
 }
@@ -149,6 +153,53 @@ sbx_create_failed(sbx_call_out_t *call, const sbx_error_t *e)
 
 
 /* 1: the call has been answered, or waits for a session being made. */
+
+static int
+sbx_create_before(sbx_broker_t *b, sbx_call_out_t *call,
+    const sbx_create_t *body)
+{
+    if (body->key[0] != '\0') {
+        return sbx_create_by_key(b, call, body);
+    }
+
+    return (call->head.flags & SBX_CALL_AGAIN)
+           ? sbx_create_by_call(b, call, body) : 0;
+}
+
+
+/* A broker that died may have made the session, which is in the store then,
+ * and not have lived to answer. */
+
+static int
+sbx_create_by_call(sbx_broker_t *b, sbx_call_out_t *call,
+    const sbx_create_t *body)
+{
+    sbx_node_t     *node;
+    sbx_session_t  *s;
+
+    static const uint8_t  none[sizeof(body->body_digest)];
+
+    if (memcmp(body->body_digest, none, sizeof(none)) == 0) {
+        return 0;
+    }
+
+    for (node = b->sessions.next; node != &b->sessions; node = node->next) {
+        s = sbx_node_of(node, sbx_session_t, link);
+
+        if (s->state == SBX_S_RUNNING && s->key[0] == '\0'
+            && memcmp(s->digest, body->body_digest, sizeof(s->digest)) == 0
+            && strcmp(s->info.tenant, call->head.tenant) == 0
+            && strcmp(s->info.user, call->head.user) == 0)
+        {
+            sbx_call_wait(call, &s->creators);
+            sbx_create_answer(s);
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
 
 static int
 sbx_create_by_key(sbx_broker_t *b, sbx_call_out_t *call,
@@ -742,11 +793,9 @@ sbx_create_info(sbx_session_t *s, const sbx_call_t *head,
 
     memcpy(s->request, head->request_id, sizeof(s->request));
 
-    if (body->key[0] != '\0') {
-        memcpy(s->key, body->key, sizeof(s->key));
-        memcpy(s->digest, body->body_digest, sizeof(s->digest));
-        s->keyed = 1;
-    }
+    memcpy(s->key, body->key, sizeof(s->key));
+    memcpy(s->digest, body->body_digest, sizeof(s->digest));
+    s->keyed = body->key[0] != '\0';
 }
 
 

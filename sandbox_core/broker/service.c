@@ -424,6 +424,7 @@ static void
 sbx_service_destroy(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 {
     sbx_end_t       end;
+    sbx_f_error_t   error;
     sbx_session_t  *s;
 
     end.grace = 0;
@@ -432,9 +433,20 @@ sbx_service_destroy(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
         memcpy(&end, body, sizeof(sbx_end_t));
     }
 
-    s = sbx_service_find(b, call);
+    s = sbx_session_of_call(b, &call->head);
 
     if (s == NULL) {
+        sbx_call_session_error(b, &call->head, &error);
+
+        if ((call->head.flags & SBX_CALL_AGAIN)
+            && error.ended == SBX_ENDED_DESTROYED)
+        {
+            sbx_call_end(call, NULL);
+
+        } else {
+            sbx_call_fail(call, &error);
+        }
+
         return;
     }
 

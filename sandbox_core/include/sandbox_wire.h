@@ -33,7 +33,7 @@
 
 
 #define SBX_WIRE_MAGIC        0x31584253u     /* "SBX1" */
-#define SBX_WIRE_VERSION      7
+#define SBX_WIRE_VERSION      8
 
 #define SBX_ID_MAX            40      /* session id, without NUL */
 #define SBX_NAME_MAX          128     /* tenant, user */
@@ -156,6 +156,15 @@ typedef struct {
 /* A paused session with SBX_CREATE_AUTO_RESUME is resumed first, and the call
  * goes on then. */
 #define SBX_CALL_RESUME       0x02
+/* The worker has sent it before, and nobody has answered: it may have been
+ * done by a broker that has died since.  What was done once is not done again,
+ * and is answered as it would have been. */
+#define SBX_CALL_AGAIN        0x04
+/* Of a CREATE without a key: the worker says END, without a payload, when its
+ * client has been told.  A call that is closed without leaves no session. */
+#define SBX_CALL_TELLS        0x08
+
+#define SBX_CALL_FLAGS        0x0f    /* all of them */
 
 
 /* After a sbx_call_t for SBX_OP_CREATE.  Descriptors: call, then the blob
@@ -163,7 +172,9 @@ typedef struct {
 typedef struct {
     char          template[SBX_TEMPLATE_MAX];
     char          key[SBX_KEY_MAX + 8];   /* Idempotency-Key or "" */
-    uint8_t       body_digest[16];        /* of the request body, for key */
+    uint8_t       body_digest[16];        /* of the request body, for key;
+                                             without one at random, and not 0:
+                                             tells what is sent AGAIN */
     sbx_limits_t  limits;                 /* settled; checked again.  disk
                                              may be SBX_UNSET, and then
                                              max_file_size too: they follow

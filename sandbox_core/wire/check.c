@@ -180,7 +180,7 @@ sbx_wire_check_call(const void *buf, size_t n, sbx_error_t *e)
                          "size is wrong for op %u", call.op);
     }
 
-    if (call.flags & ~(uint32_t) (SBX_CALL_OWNER|SBX_CALL_RESUME)) {
+    if (call.flags & ~(uint32_t) SBX_CALL_FLAGS) {
         return sbx_error(e, 0, SBX_E_INVALID, "flags are unknown");
     }
 
