@@ -497,7 +497,7 @@ sbx_launch_over(sbx_launched_t *launched, sbx_error_t *e)
     struct pollfd  pfd = { .fd = launched->pidfd, .events = POLLIN };
 
     if (poll(&pfd, 1, 0) == 1) {
-        return sbx_error(e, 0, SBX_E_INTERNAL,
+        return sbx_error(e, 0, SBX_E_UNAVAILABLE,
                          "the session's first process has died");
     }
 
@@ -521,7 +521,7 @@ sbx_launch_maps(sbx_launched_t *launched, sbx_error_t *e)
     /* the number is the child's as long as the child lives */
 
     if (proc == -1 || poll(&pfd, 1, 0) != 0) {
-        return sbx_error(e, errno, SBX_E_INTERNAL,
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
                          "the session's first process has died");
     }
 
@@ -535,7 +535,7 @@ sbx_launch_maps(sbx_launched_t *launched, sbx_error_t *e)
     SBX_FAULT("broker-create-mapped");
 
     if (send(launched->status, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) {
-        return sbx_error(e, errno, SBX_E_INTERNAL,
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
                          "the session's first process has died");
     }
 
