@@ -1,6 +1,11 @@
 #!/usr/bin/perl
 
-# Each process killed in each phase of a create.
+# Every process that has a part in making a session, killed after each step of
+# it.  What the caller is told is true: either there is one session, made once
+# whoever had to begin again, or there is none; nobody else notices anything.
+#
+# SANDBOX_TEST_LONG=1 kills every process at every point; without it each
+# point is met once by who comes to it, and each other process at a few.
 
 use strict;
 use warnings;
@@ -10,26 +15,163 @@ use lib "$FindBin::Bin/../lib";
 
 use Test::More;
 use SandboxTest::Fault;
-use SandboxTest::More;
+use SandboxTest::More qw(until_true);
+use SandboxTest::Survive;
 
-my $t = server();
-my $other = create_ok();
-put($other, 'mark', 'kept');
+my $LONG = $ENV{SANDBOX_TEST_LONG};
 
-for my $point (qw(broker-create-taken broker-create-launched)) {
-    my $broker = $t->broker;
+# In the order in which they are come to.
 
-    arm($broker, $point);
-    my $job = async { create() };
+my @BROKER = qw(broker-create-admitted broker-create-taken
+                broker-create-grouped broker-create-cloned
+                broker-create-launched broker-create-mapped
+                broker-create-executed broker-create-ready
+                broker-create-recorded broker-create-routed
+                broker-create-stored broker-create-answered);
+my @CHILD = qw(child-create-entered child-create-named child-create-volume
+               child-create-rooted child-create-unshared child-create-mapped
+               child-create-reduced child-create-filtered);
+my @INIT = qw(init-create-executed init-create-opened);
+my @WRITER = qw(broker-record-written broker-record-renamed);
 
-    is(held($broker), $broker, "$point: reached");
-    ok(kill('KILL', $broker), "$point: killed");
+my $s = SandboxTest::Survive->new;
+my $t = $s->{t};
 
-    my $res = $job->get;
-    is($res->{status}, 201, "$point: the create is made all the same");
-    is(destroy($res->{json}{session_id})->{status}, 204, "$point: and can be ended");
-    is(get($other, 'mark')->{body}, 'kept', "$point: others live on");
+
+# One session, which works and ends.
+
+sub made {
+    my ($res, $name) = @_;
+
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    is($res->{status}, 201, "$name: it is made") or diag($res->{body});
+
+    my $id = $res->{json}{session_id} // return;
+
+    $s->unharmed("$name: once, and nobody notices", $id);
+    is($s->destroy($id)->{status}, 204, "$name: it ends");
+
+    return;
 }
 
-$t->finish;
+sub refused {
+    my ($res, $name) = @_;
+
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    is("$res->{status} " . ($res->{json}{code} // ''), '503 E5001',
+       "$name: it is refused") or diag($res->{body});
+
+    return;
+}
+
+# Its first process dies as it is answered: it was there, or it was not.
+
+sub brief {
+    my ($res, $name) = @_;
+
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    return refused($res, $name) if $res->{status} != 201;
+
+    my $id = $res->{json}{session_id};
+
+    my $over = until_true {
+        ($s->session($id)->{code} // '') eq 'E2009'
+    } 10;
+    ok($over, "$name: it ends");
+
+    return;
+}
+
+# The client is told nothing, and has nothing.
+
+sub silent {
+    my ($res, $name) = @_;
+
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    is($res->{status}, 0, "$name: the connection is cut");
+
+    return;
+}
+
+sub strike {
+    my ($point, $victim, $after, @key) = @_;
+
+    my $name = "$victim killed at $point" . (@key ? ', with a key' : '');
+    my %o = @key ? (headers => { 'Idempotency-Key' => "key-$point-$victim" })
+                 : ();
+    my $make = sub { $s->create({}, %o) };
+    my $res = $s->struck(point => $point, victim => $victim, name => $name,
+                         call => $make) // return;
+
+    if (@key) {
+        # whoever asks once more gets what there is, or the first one
+
+        my $again = $make->();
+        my $id = $again->{json}{session_id};
+
+        like($again->{status}, qr/^20[01]$/, "$name: there is one");
+        is($id, $res->{json}{session_id}, "$name: the same")
+            if $res->{status} == 200 || $res->{status} == 201;
+        $s->unharmed("$name: one alone", $id);
+        is($s->destroy($id)->{status}, 204, "$name: it ends");
+
+    } else {
+        $after->($res, $name);
+    }
+
+    $s->unharmed("$name: as it was before");
+
+    return;
+}
+
+
+strike($_, 'broker', \&made) for @BROKER, @WRITER;
+strike($_, 'held', \&refused) for @CHILD, @INIT;
+strike('init-create-ready', 'held', \&brief);
+
+# Each of the others, while the broker stands.
+
+for my $point ($LONG ? @BROKER[0 .. $#BROKER - 1] : qw(broker-create-cloned
+                                                        broker-create-stored))
+{
+    strike($point, 'keeper', \&made);
+    strike($point, 'worker', \&silent);
+}
+
+for my $point ($LONG ? @BROKER[4 .. $#BROKER - 1]
+                     : qw(broker-create-launched broker-create-recorded
+                          broker-create-stored))
+{
+    strike($point, 'init', \&brief);
+}
+
+strike('keeper-store-kept', $_, \&made) for qw(keeper broker);
+strike('worker-call-sent', 'held', \&silent);
+strike('worker-call-ended', 'held', \&silent);
+strike('worker-call-ended', $_, \&made) for qw(broker keeper);
+
+# One that has answered keeps what it has answered with, whoever dies then.
+
+{
+    my $name = 'worker killed at worker-create-told';
+    my $res = $s->struck(point => 'worker-create-told', victim => 'broker',
+                         call => sub { $s->create });
+    made($res, $name);
+}
+
+for my $point ($LONG ? @BROKER : qw(broker-create-recorded
+                                    broker-create-stored
+                                    broker-create-answered))
+{
+    strike($point, 'broker', undef, 'key');
+}
+
+strike($_, 'worker', undef, 'key')
+    for qw(broker-create-launched broker-create-stored);
+
+$s->over;
 done_testing();

@@ -19,7 +19,7 @@ use Test::More;
 
 use SandboxTest ();
 use SandboxTest::Fault;
-use SandboxTest::More;
+use SandboxTest::More qw(async until_true);
 
 my $KILLED = qr/worker process \d+ exited on signal 9/;
 my $TICK = 'i=0; while :; do i=$((i+1)); echo $i; sleep 0.3; done';
@@ -43,9 +43,9 @@ sub new {
     $t->allow($KILLED);
 
     my $self = bless { t => $t }, $class;
-    my $s = $self->{runs} = $t->session;
+    my $s = $self->{runs} = $t->session(timeout_s => 1800);
 
-    $self->{paused} = $t->session;
+    $self->{paused} = $t->session(timeout_s => 1800);
 
     for my $id ($s, $self->{paused}) {
         $t->http(PUT => "/v1/sessions/$id/files/mark", body => "mark of $id");
@@ -114,11 +114,19 @@ sub inits {
 
     my $t = $self->{t};
 
-    return grep {
-        (SandboxTest::slurp("/proc/$_/status") // '') =~ /^NSpid:\s+\d+\s+1$/m
-            && (SandboxTest::slurp("/proc/$_/cmdline") // '')
-               !~ /^sandbox-egress/
-    } SandboxTest::children($t->keeper);
+    my @pids;
+
+    # a keeper that has died leaves them to the machine's first process
+
+    for my $dir (glob '/proc/[0-9]*') {
+        my ($pid) = $dir =~ /(\d+)$/;
+        next if (SandboxTest::slurp("$dir/status") // '')
+                !~ /^NSpid:\s+\d+\s+1$/m;
+        next if (SandboxTest::slurp("$dir/cmdline") // '') =~ /^sandbox-egress/;
+        push @pids, $pid if SandboxTest::alive($pid) && $t->is_ours($pid);
+    }
+
+    return @pids;
 }
 
 sub egress {

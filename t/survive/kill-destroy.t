@@ -1,0 +1,164 @@
+#!/usr/bin/perl
+
+# Every process that has a part in the end of a session, killed after each
+# step of it; and a broker that is killed while it takes over from another.
+# The caller is told that the session has ended, whoever had to end it, and
+# nothing is left of it; nobody else notices anything.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../lib";
+
+use Test::More;
+use SandboxTest;
+use SandboxTest::Fault;
+use SandboxTest::More qw(until_true);
+use SandboxTest::Survive;
+
+my $LONG = $ENV{SANDBOX_TEST_LONG};
+
+# In the order in which they are come to.
+
+my @BROKER = qw(broker-destroy-asked broker-end-buried broker-end-cut
+                broker-end-dropped broker-end-killed broker-end-reaped
+                broker-end-ungrouped broker-end-emptied broker-end-removed
+                broker-end-answered);
+my @INIT = qw(init-end-asked init-end-told);
+my @KEEPER = qw(keeper-drop-dropped keeper-exit-reaped);
+
+my $s = SandboxTest::Survive->new;
+my $t = $s->{t};
+
+
+# A session with a command that runs, one by one.
+
+sub session {
+    my $id = $t->session;
+
+    $t->api(POST => "/sessions/$id/exec",
+            { cmd => 'sleep 600', background => JSON::PP::true });
+
+    return $id;
+}
+
+# What the end of it is to its owner.
+
+sub is_over {
+    my ($id, $name) = @_;
+
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    my $j = $s->session($id);
+
+    is(join(' ', map { $_ // '-' } @$j{qw(code ended)}), 'E2009 destroyed',
+       "$name: its owner is told how it ended");
+    is($s->destroy($id)->{status}, 404, "$name: it cannot be ended twice");
+    $s->unharmed("$name: nothing of it counts, nobody notices");
+
+    return;
+}
+
+sub strike {
+    my ($point, $victim, $status) = @_;
+
+    my $id = session();
+    my %was = map { $_ => 1 } $s->inits;
+    my ($init) = grep { $was{$_} && cgroup_of($_) =~ /\Q$id\E/ } keys %was;
+    my $name = "$victim killed at $point";
+    my $res = $s->struck(
+        point => $point, name => $name,
+        victim => $victim eq 'init' ? sub { $init } : $victim,
+        in => $point =~ /^init/ ? [ $init ] : undef,
+        call => sub { $s->destroy($id) }) // return;
+
+    is($res->{status}, $status // 204, "$name: what the caller is told")
+        or diag($res->{body});
+
+    if (defined $status) {
+        # whoever asks again is told in the end
+
+        my $gone = until_true { $s->destroy($id)->{status} == 404 } 10;
+        ok($gone, "$name: it has ended all the same");
+    }
+
+    is_over($id, $name);
+
+    return;
+}
+
+sub cgroup_of { return SandboxTest::slurp("/proc/$_[0]/cgroup") // '' }
+
+
+strike($_, 'broker') for @BROKER;
+strike($_, 'held') for @INIT, @KEEPER;
+
+for my $point ($LONG ? @BROKER : qw(broker-destroy-asked broker-end-killed
+                                    broker-end-emptied))
+{
+    strike($point, 'keeper');
+    strike($point, 'worker', $point eq 'broker-end-answered' ? undef : 0)
+        if $point ne 'broker-end-answered';
+}
+
+strike($_, 'init') for $LONG ? @BROKER[0 .. 3] : 'broker-destroy-asked';
+strike('worker-call-sent', 'held', 0);
+strike('worker-call-ended', 'held', 0);
+strike('worker-call-ended', 'broker');
+
+# A broker that takes over is killed by itself: the next one does.
+
+for my $point (qw(keeper-spawn-forked broker-start-stored
+                  broker-start-configured broker-adopt-read
+                  broker-adopt-taken broker-adopt-adopted
+                  broker-sweep-ungrouped broker-sweep-emptied
+                  broker-start-restored))
+{
+    my $id = session();
+    my $first = $t->broker;
+
+    # the session that is ended is what the second broker has to find
+
+    my $res = $s->struck(
+        point => $point, in => [ $t->keeper ],
+        victim => 'held', name => "a successor killed at $point",
+        call => sub {
+            kill 'KILL', $first;
+            return $s->destroy($id);
+        });
+
+    next if !$res;
+
+    is($res->{status}, 204, "a successor killed at $point: the call waits");
+    is_over($id, "a successor killed at $point");
+}
+
+# A keeper that dies while it looks at a broker that has died takes all with
+# it: there was one of the two too few.
+
+{
+    my @inits = $s->inits;
+    my $broker = $t->broker;
+    my $keeper = $t->keeper;
+
+    arm($keeper, 'keeper-died-read');
+    $t->remember($_) for @inits, $broker, $keeper;
+    kill 'KILL', $broker;
+    is(held($keeper), $keeper, 'keeper and broker: reached');
+    kill 'KILL', $keeper;
+    ok(SandboxTest::gone([ $keeper, @inits ], 20),
+       'keeper and broker: all sessions end with them');
+
+    my $res = $t->api(GET => '/health');
+    is($res->{status}, 503, 'keeper and broker: the server says so');
+
+    ok($t->reload, 'a reload starts others');
+
+    my $made = $s->create;
+    is($made->{status}, 201, 'sessions can be made again');
+    is($s->destroy($made->{json}{session_id})->{status}, 204, 'and ended');
+}
+
+$t->finish;
+done_testing();
