@@ -27,12 +27,7 @@
 
 
 #define SBX_BROKER_STORE_WAIT   10000     /* ms, for the keeper's store */
-#define SBX_BROKER_STEADY       5000000   /* us that a keeper should live */
-#ifdef SBX_FAULTS
-#define SBX_BROKER_TURNS        100
-#else
-#define SBX_BROKER_TURNS        5         /* that do not, in a row */
-#endif
+#define SBX_BROKER_TURNS        5         /* keepers that do not, in a row */
 
 
 struct sbx_letter_s {
@@ -677,7 +672,7 @@ sbx_broker_take_over(sbx_broker_t *b)
     sbx_session_t  *s;
 
     options = *b->options;
-    options.turn = sbx_now_us() - b->started < SBX_BROKER_STEADY
+    options.turn = sbx_now_us() - b->started < SBX_KEEPER_LIVES
                    ? options.turn + 1 : 0;
 
     if (options.turn > SBX_BROKER_TURNS) {

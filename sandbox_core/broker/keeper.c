@@ -280,6 +280,13 @@ sbx_keeper_spawn(sbx_keeper_t *k, sbx_error_t *e)
         options.link = pair[1];
         options.listen = k->listen;
 
+        /* it is the keeper's age that counts, not that of the broker, which
+         * may be the successor of another */
+
+        if (sbx_now_us() - k->started >= SBX_KEEPER_LIVES) {
+            options.turn = 0;
+        }
+
         (void) sigprocmask(SIG_SETMASK, &k->old_mask, NULL);
         (void) sbx_options_exec(&options, e);
         sbx_log_error(SBX_LOG_ERROR, NULL, e, "the broker cannot start");

@@ -9,6 +9,14 @@
 
 #define SBX_KEEPER_SOCKET   "broker.sock"
 
+/* us: one that dies sooner was no use; of too many in a row the last broker
+ * gives up */
+#ifdef SBX_FAULTS
+#define SBX_KEEPER_LIVES    300000
+#else
+#define SBX_KEEPER_LIVES    5000000
+#endif
+
 
 typedef struct {
     sbx_link_t      msg;
