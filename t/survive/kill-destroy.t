@@ -12,6 +12,7 @@ use FindBin;
 use lib "$FindBin::Bin/../lib";
 
 use Test::More;
+use Time::HiRes qw(time);
 use SandboxTest;
 use SandboxTest::Fault;
 use SandboxTest::More qw(until_true);
@@ -132,6 +133,33 @@ for my $point (qw(keeper-spawn-forked broker-start-stored
 
     is($res->{status}, 204, "a successor killed at $point: the call waits");
     is_over($id, "a successor killed at $point");
+}
+
+# One after the other, more often than keepers may die that do not live: these
+# have lived, though their brokers have not.
+
+{
+    my $seen = time;
+
+    for my $round (1 .. 8) {
+        my $keeper = $t->keeper;
+        my $broker = $t->broker;
+
+        # for a moment, which is more than a keeper has to live in this build
+
+        until_true { time > $seen + 0.4 } 5;
+
+        kill 'KILL', $broker;
+        $s->another('broker', $broker);
+        kill 'KILL', $keeper;
+
+        ok($s->another('keeper', $keeper), "by turns, $round: another keeper")
+            or last;
+        $seen = time;
+    }
+
+    $t->note_processes;
+    $s->unharmed('by turns: nobody notices');
 }
 
 # A keeper that dies while it looks at a broker that has died takes all with
