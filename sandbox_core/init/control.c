@@ -394,8 +394,6 @@ sbx_init_control_tick(uint64_t now)
         } else if (!sbx_init_file_cutting()) {
             sbx_init_cut_asked = sbx_init_control_send(SBX_R_CUT, 0);
 
-            SBX_FAULT("init-end-told");
-
             if (sbx_init_cut_asked) {
                 sbx_init_loop_wake(now + 2000);
             }

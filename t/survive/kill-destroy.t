@@ -26,7 +26,7 @@ my @BROKER = qw(broker-destroy-asked broker-end-buried broker-end-cut
                 broker-end-dropped broker-end-killed broker-end-reaped
                 broker-end-ungrouped broker-end-emptied broker-end-removed
                 broker-end-answered);
-my @INIT = qw(init-end-asked init-end-told);
+my @INIT = qw(init-end-asked);
 my @KEEPER = qw(keeper-drop-dropped keeper-exit-reaped);
 
 my $s = SandboxTest::Survive->new;
@@ -151,6 +151,7 @@ for my $point (qw(keeper-spawn-forked broker-start-stored
 
         kill 'KILL', $broker;
         $s->another('broker', $broker);
+        until_true { $t->ready } 20;
         kill 'KILL', $keeper;
 
         ok($s->another('keeper', $keeper), "by turns, $round: another keeper")

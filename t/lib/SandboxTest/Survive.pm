@@ -25,12 +25,14 @@ my $KILLED = qr/worker process \d+ exited on signal 9/;
 my $TICK = 'i=0; while :; do i=$((i+1)); echo $i; sleep 0.3; done';
 
 
-# More goes to SandboxTest->new(); t: a server that is there.
+# More goes to SandboxTest->new(); t: a server that is there; pooled: so that
+# first processes are not counted.
 
 sub new {
     my ($class, %o) = @_;
 
     my $t = delete $o{t};
+    my $pooled = delete $o{pooled};
 
     if (!$t) {
         my $more = delete $o{server} // '';
@@ -42,7 +44,7 @@ sub new {
 
     $t->allow($KILLED);
 
-    my $self = bless { t => $t }, $class;
+    my $self = bless { t => $t, pooled => $pooled }, $class;
     my $s = $self->{runs} = $t->session(timeout_s => 1800);
 
     $self->{paused} = $t->session(timeout_s => 1800);
@@ -136,7 +138,11 @@ sub egress {
         (SandboxTest::slurp("/proc/$_/cmdline") // '') =~ /^sandbox-egress/
     } SandboxTest::children($self->{t}->keeper);
 
-    return $pid;
+    # one of an earlier keeper's is nobody's child
+
+    $self->{egress} = $pid if $pid;
+
+    return SandboxTest::alive($self->{egress}) ? $self->{egress} : undef;
 }
 
 
