@@ -1,9 +1,9 @@
 #!/usr/bin/perl
 
 # Sessions that are made ahead, with an interpreter and a network: every
-# process that has a part in making one, in giving it out and in its way to
-# the network, killed after each step.  A pool fills again, a create is made
-# once, and what was granted works.
+# process that has a part in making one, in giving it out and in its way to the
+# network, killed after each step.  A pool fills again, a create is made once,
+# and what was granted works.
 #
 # SANDBOX_TEST_LONG=1 meets every point; without it a few of each kind.
 
@@ -18,7 +18,7 @@ use Test::More;
 use SandboxTest;
 use SandboxTest::Fault;
 use SandboxTest::Net;
-use SandboxTest::More qw(async until_true);
+use SandboxTest::More qw(until_true);
 use SandboxTest::Survive;
 
 my $LONG = $ENV{SANDBOX_TEST_LONG};
@@ -32,10 +32,6 @@ my @TAKE = qw(broker-take-told broker-take-changed broker-take-owned
               broker-create-routed broker-create-stored
               broker-egress-granted);
 my @INIT = qw(init-warm-begun init-warm-warmed init-take-taken);
-my @EGRESS = qw(egress-grant-told egress-grant-taken);
-my @START = qw(broker-egress-launched broker-egress-stored
-               child-egress-reduced egress-start-confined
-               egress-start-ready egress-config-taken);
 
 my $net = SandboxTest::Net->new;
 my $t = $net->server(workers => 1, quotas => 1, server => <<'CONF',
@@ -48,8 +44,6 @@ CONF
     sandbox_pool pooled sessions=1 kernels=bash;
 CONF
 my $s = SandboxTest::Survive->new(t => $t, pooled => 1);
-$s->egress;
-
 my $at = { do => 'http', to => '203.0.113.10', port => 80 };
 
 
@@ -167,19 +161,6 @@ strike($_, 'held', in => [ $t->broker ]) for @INIT[0, 1];
     }
 
     $s->unharmed("$name: nobody notices");
-}
-
-# The egress, while it is told of a session; its successor is told again.
-
-strike($_, 'held') for @EGRESS;
-strike('broker-egress-granted', 'egress');
-
-# A successor of the egress, or whoever starts it.
-
-for my $point ($LONG ? @START : @START[1, 2, 5]) {
-    strike($point, $point =~ /^broker/ ? 'broker' : 'held',
-           in => [ $t->broker ],
-           call => sub { kill 'KILL', $s->egress; return make() });
 }
 
 $s->over;
