@@ -1,7 +1,8 @@
 /*
- * What an earlier broker left.  A session that the keeper still holds and
- * whose record is whole goes on; everything else that bears our name is
- * removed, and its owner is told that the node restarted.
+ * Sessions of an earlier broker.  One that the keeper still holds and whose
+ * record is whole goes on; all others are ended, in the way that every
+ * session ends: their ids are theirs until nothing of them is left.  What the
+ * keeper does not hold is swept: sweep.c.
  */
 
 #include "broker.h"
@@ -10,43 +11,21 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
 
 
-#define SBX_ADOPT_SWEEP_WAIT    2000000   /* microseconds, for all */
-#define SBX_ADOPT_SWEEP_STEP    5         /* ms */
-#define SBX_ADOPT_DEPTH         16
-
-
-typedef struct {
-    char            (*ids)[SBX_ID_MAX + 8];
-    size_t            n;
-    size_t            size;
-    sbx_broker_t     *broker;
-} sbx_adopt_list_t;
+#define SBX_ADOPT_DEPTH   16
 
 
 static int sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg,
     sbx_error_t *e);
-static int sbx_adopt_alive(const char *id, void *data);
-static void sbx_adopt_found(const char *id, void *data);
-static void sbx_adopt_groups(sbx_broker_t *b);
-static void sbx_adopt_stuck(sbx_broker_t *b, const char *id,
-    const sbx_error_t *e);
-static void sbx_adopt_grave(sbx_broker_t *b, const char *id);
-static void sbx_adopt_mounts(sbx_broker_t *b);
-static char *sbx_adopt_mount_point(char *line);
 static int sbx_adopt_remove_tree(int parent, const char *name, int depth);
 
 
-void
+int
 sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds)
 {
-    unsigned            i;
     sbx_error_t         e;
     sbx_session_t      *s;
     const sbx_grave_t  *grave;
@@ -54,11 +33,7 @@ sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds)
     s = sbx_session_make(b);
 
     if (s == NULL) {
-        for (i = 0; i < SBX_LINK_FDS; i++) {
-            (void) close(fds[i]);
-        }
-
-        return;
+        return -1;
     }
 
     memcpy(s->info.id, msg->id, sizeof(s->info.id));
@@ -68,6 +43,7 @@ sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds)
     s->disk = fds[2];
     s->launched.netns = fds[3];
     s->way.traffic = fds[4];
+    s->killer = fds[5];
     /* whatever becomes of it, an egress that is there before it knows it */
     s->way.told = b->outlet.pid != 0;
     s->stored = 1;
@@ -98,7 +74,7 @@ sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds)
             sbx_session_end(s, SBX_ENDED_NODE_RESTART, 1);
         }
 
-        return;
+        return 0;
     }
 
     sbx_log_error(SBX_LOG_WARN, &(sbx_log_about_t) { NULL, msg->id }, &e,
@@ -110,21 +86,31 @@ sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds)
     }
 
     sbx_session_end(s, SBX_ENDED_NODE_RESTART, 1);
+
+    return 0;
 }
 
 
 static int
 sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg, sbx_error_t *e)
 {
+    int                 rc;
     sbx_broker_t       *b;
     sbx_record_head_t   head;
 
     b = s->broker;
 
-    /* also of one that is to be removed: its end is to be seen */
+    /* before anything can fail: whatever becomes of it, they are its own; and
+     * the end of one that is to be removed is to be seen, too */
+
+    rc = sbx_ids_retake(b, s, msg->number);
 
     if (sbx_session_watch(s, e) != 0) {
         return -1;
+    }
+
+    if (rc != 0) {
+        return sbx_error(e, 0, SBX_E_INTERNAL, "its ids are not ours");
     }
 
     s->dir = openat(b->sessions_dir, msg->id,
@@ -141,7 +127,9 @@ sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg, sbx_error_t *e)
 
     SBX_FAULT("broker-adopt-read");
 
-    if (strcmp(head.info.id, msg->id) != 0) {
+    if (strcmp(head.info.id, msg->id) != 0
+        || head.uid_first != s->uid_first)
+    {
         return sbx_error(e, 0, SBX_E_INTERNAL,
                          "its record is another session's");
     }
@@ -152,7 +140,6 @@ sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg, sbx_error_t *e)
 
     s->info = head.info;
     sbx_clock_read(&s->info, head.ahead);
-    s->uid_first = head.uid_first;
     /* a first record is written before there is a way out */
     s->way.routed = head.routed || head.info.network != SBX_NETWORK_NONE;
     s->way.told &= s->way.routed;
@@ -170,11 +157,6 @@ sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg, sbx_error_t *e)
         return -1;
     }
 
-    if (sbx_ids_retake(b, s) != 0) {
-        s->uid_first = 0;
-        return sbx_error(e, 0, SBX_E_INTERNAL, "its ids are not ours");
-    }
-
     if (s->exited) {
         return sbx_error(e, 0, SBX_E_INTERNAL, "its init has died");
     }
@@ -185,7 +167,7 @@ sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg, sbx_error_t *e)
         return -1;
     }
 
-    if (!b->configured) {
+    if (!b->based) {
         *e = b->problem;
         return -1;
     }
@@ -218,257 +200,6 @@ sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg, sbx_error_t *e)
     (void) sbx_cgroup_session_ahead(s->cgroup, 0);
 
     return 0;
-}
-
-
-void
-sbx_adopt_sweep(sbx_broker_t *b)
-{
-    DIR            *dir;
-    int             fd;
-    struct dirent  *entry;
-
-    sbx_adopt_groups(b);
-    SBX_FAULT("broker-sweep-ungrouped");
-    sbx_adopt_mounts(b);
-    sbx_storage_sweep(b->storage, sbx_adopt_alive, b);
-    SBX_FAULT("broker-sweep-emptied");
-
-    fd = openat(b->sessions_dir, ".", O_RDONLY|O_DIRECTORY|O_CLOEXEC);
-
-    if (fd == -1) {
-        return;
-    }
-
-    dir = fdopendir(fd);
-
-    if (dir == NULL) {
-        (void) close(fd);
-        return;
-    }
-
-    while ((entry = readdir(dir)) != NULL) {
-
-        if (strcmp(entry->d_name, ".") == 0
-            || strcmp(entry->d_name, "..") == 0
-            || sbx_session_find(b, entry->d_name) != NULL)
-        {
-            continue;
-        }
-
-        sbx_adopt_grave(b, entry->d_name);
-        sbx_adopt_remove_dir(b, entry->d_name);
-    }
-
-    (void) closedir(dir);
-}
-
-
-static int
-sbx_adopt_alive(const char *id, void *data)
-{
-    return sbx_session_find(data, id) != NULL;
-}
-
-
-static void
-sbx_adopt_found(const char *id, void *data)
-{
-    void              *ids;
-    size_t             size;
-    sbx_adopt_list_t  *list;
-
-    list = data;
-
-    if (strlen(id) > SBX_ID_MAX
-        || sbx_session_find(list->broker, id) != NULL)
-    {
-        return;
-    }
-
-    if (list->n == list->size) {
-        size = list->size ? list->size * 2 : 16;
-        ids = realloc(list->ids, size * sizeof(list->ids[0]));
-
-        if (ids == NULL) {
-            return;
-        }
-
-        list->ids = ids;
-        list->size = size;
-    }
-
-    (void) strcpy(list->ids[list->n++], id);
-}
-
-
-/* All are killed before any is waited for. */
-
-static void
-sbx_adopt_groups(sbx_broker_t *b)
-{
-    int               rc;
-    size_t            i, left;
-    uint64_t          until;
-    sbx_error_t       e;
-    sbx_adopt_list_t  list;
-
-    memset(&list, 0, sizeof(sbx_adopt_list_t));
-    list.broker = b;
-
-    if (sbx_cgroup_list(b->cgroup, sbx_adopt_found, &list, &e) != 0) {
-        sbx_log_error(SBX_LOG_WARN, NULL, &e, "groups cannot be swept");
-        return;
-    }
-
-    until = sbx_now_us() + SBX_ADOPT_SWEEP_WAIT;
-
-    for ( ;; ) {
-        left = 0;
-
-        for (i = 0; i < list.n; i++) {
-            rc = sbx_cgroup_sweep(b->cgroup, list.ids[i], &e);
-
-            if (rc == 1) {
-                /* those that are dying move to the front */
-                memmove(list.ids[left++], list.ids[i], sizeof(list.ids[0]));
-
-            } else if (rc == -1) {
-                sbx_adopt_stuck(b, list.ids[i], &e);
-            }
-        }
-
-        list.n = left;
-
-        if (left == 0 || sbx_now_us() >= until) {
-            break;
-        }
-
-        (void) poll(NULL, 0, SBX_ADOPT_SWEEP_STEP);
-    }
-
-    for (i = 0; i < list.n; i++) {
-        sbx_adopt_stuck(b, list.ids[i], NULL);
-    }
-
-    free(list.ids);
-}
-
-
-/* What will not die keeps its ids: they must not become another's. */
-
-static void
-sbx_adopt_stuck(sbx_broker_t *b, const char *id, const sbx_error_t *e)
-{
-    char               *meta, *network;
-    sbx_error_t         ignored;
-    sbx_session_t       s;
-    sbx_record_head_t   head;
-    sbx_auto_fd         dir = -1;
-
-    sbx_log(SBX_LOG_ERROR, &(sbx_log_about_t) { NULL, id },
-            e != NULL ? e->err : 0, "the session's groups stay%s%s",
-            e != NULL ? ": " : "", e != NULL ? e->text : "");
-
-    dir = openat(b->sessions_dir, id,
-                 O_RDONLY|O_DIRECTORY|O_CLOEXEC|O_NOFOLLOW);
-
-    if (dir != -1
-        && sbx_record_read(dir, &head, &meta, &network, &ignored) == 0)
-    {
-        free(meta);
-        free(network);
-        memset(&s, 0, sizeof(sbx_session_t));
-        s.uid_first = head.uid_first;
-        (void) sbx_ids_retake(b, &s);
-    }
-}
-
-
-static void
-sbx_adopt_grave(sbx_broker_t *b, const char *id)
-{
-    char               *meta, *network;
-    sbx_error_t         e;
-    sbx_record_head_t   head;
-    sbx_auto_fd         dir = -1;
-
-    dir = openat(b->sessions_dir, id,
-                 O_RDONLY|O_DIRECTORY|O_CLOEXEC|O_NOFOLLOW);
-
-    if (dir == -1 || sbx_record_read(dir, &head, &meta, &network, &e) != 0) {
-        return;
-    }
-
-    free(meta);
-    free(network);
-
-    if (strcmp(head.info.id, id) == 0 && !head.pooled
-        && sbx_graves_find(b, id) == NULL)
-    {
-        sbx_graves_add(b, &head.info, SBX_ENDED_NODE_RESTART,
-                       sbx_broker_clock_ms());
-    }
-}
-
-
-/* Nothing is mounted below the sessions in our namespace; unless something
- * went wrong. */
-
-static void
-sbx_adopt_mounts(sbx_broker_t *b)
-{
-    char     self[64], prefix[SBX_PATH_MAX], *point, *line;
-    FILE    *mounts;
-    size_t   size;
-    ssize_t  n;
-
-    /* the kernel's name of it: configuration's may have dots and links */
-
-    (void) snprintf(self, sizeof(self), "/proc/self/fd/%d", b->sessions_dir);
-    n = readlink(self, prefix, sizeof(prefix) - 1);
-    mounts = n > 0 ? fopen("/proc/self/mountinfo", "re") : NULL;
-
-    if (mounts == NULL) {
-        return;
-    }
-
-    prefix[n++] = '/';
-
-    line = NULL;
-    size = 0;
-
-    while (getline(&line, &size, mounts) != -1) {
-        point = sbx_adopt_mount_point(line);
-
-        if (point != NULL && strncmp(point, prefix, (size_t) n) == 0
-            && umount2(point, MNT_DETACH|UMOUNT_NOFOLLOW) == 0)
-        {
-            sbx_log(SBX_LOG_NOTICE, NULL, 0, "\"%s\" was left mounted",
-                    point);
-        }
-    }
-
-    free(line);
-    (void) fclose(mounts);
-}
-
-
-/* The fifth field; octal escapes do not occur in our own names. */
-
-static char *
-sbx_adopt_mount_point(char *line)
-{
-    int    i;
-    char  *save, *field;
-
-    field = strtok_r(line, " ", &save);
-
-    for (i = 1; field != NULL && i < 5; i++) {
-        field = strtok_r(NULL, " ", &save);
-    }
-
-    return field;
 }
 
 

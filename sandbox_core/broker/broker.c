@@ -26,7 +26,8 @@
 #include <sys/stat.h>
 
 
-#define SBX_BROKER_STORE_WAIT   10000     /* ms, for the keeper's store */
+#define SBX_BROKER_STARTED_WAIT 10000     /* ms */
+#define SBX_BROKER_LETTERS_WAIT 20
 #define SBX_BROKER_TURNS        5         /* keepers that do not, in a row */
 
 
@@ -60,15 +61,22 @@ static int sbx_broker_store(sbx_broker_t *b, sbx_store_t *store,
     sbx_error_t *e);
 static int sbx_broker_stored(sbx_broker_t *b, sbx_store_t *store,
     const sbx_link_t *msg, const int *fds);
-static void sbx_broker_restore(sbx_broker_t *b, sbx_store_t *store);
+static int sbx_broker_started(sbx_broker_t *b, sbx_store_t *store,
+    sbx_error_t *e);
+static int sbx_broker_restore(sbx_broker_t *b, sbx_store_t *store,
+    sbx_error_t *e);
 static void sbx_broker_link(sbx_event_t *ev, uint32_t events);
 static void sbx_broker_letters(sbx_broker_t *b);
+static void sbx_broker_letters_again(sbx_timer_t *timer);
+static void sbx_broker_letters_wait(sbx_broker_t *b, int err);
+static sbx_letter_t *sbx_broker_letter(const sbx_link_t *msg,
+    const int *fds);
+static void sbx_broker_letter_free(sbx_letter_t *letter);
 static void sbx_broker_records(sbx_event_t *ev, uint32_t events);
 static void sbx_broker_take_over(sbx_broker_t *b);
 static void sbx_broker_bequeath(int out, sbx_keep_t kind, uint64_t number,
     const sbx_session_t *s, const int *fds);
 static void sbx_broker_bequeath_egress(const sbx_broker_t *b, int out);
-static void sbx_broker_write(int out, sbx_link_t *msg, const int *fds);
 static void sbx_broker_done(sbx_broker_t *b);
 
 
@@ -129,6 +137,8 @@ sbx_broker_start(sbx_broker_t *b, sbx_error_t *e)
     sbx_pool_open(b);
     sbx_outlet_open(b);
     b->letters_last = &b->letters;
+    b->letters_timer.handler = sbx_broker_letters_again;
+    b->letters_timer.data = b;
     b->link_event.handler = sbx_broker_link;
     b->link_event.data = b;
     b->writer_event.handler = sbx_broker_records;
@@ -150,7 +160,9 @@ sbx_broker_start(sbx_broker_t *b, sbx_error_t *e)
     memset(&store, 0, sizeof(sbx_store_t));
     store.config = -1;
 
-    if (sbx_broker_store(b, &store, e) != 0) {
+    if (sbx_broker_store(b, &store, e) != 0
+        || sbx_broker_started(b, &store, e) != 0)
+    {
         return -1;
     }
 
@@ -164,14 +176,18 @@ sbx_broker_start(sbx_broker_t *b, sbx_error_t *e)
     }
 
     SBX_FAULT("broker-start-stored");
-    sbx_broker_restore(b, &store);
+
+    if (sbx_broker_restore(b, &store, e) != 0) {
+        return -1;
+    }
+
     SBX_FAULT("broker-start-restored");
 
     if (b->options->listen != -1 && sbx_control_listen(b, e) != 0) {
         return -1;
     }
 
-    sbx_broker_tell(b, SBX_LINK_READY, SBX_KEEP_NONE, 0, NULL, NULL);
+    (void) sbx_broker_tell(b, SBX_LINK_READY, SBX_KEEP_NONE, 0, NULL, NULL);
 
     return 0;
 }
@@ -254,10 +270,44 @@ sbx_broker_signal(int signo)
 }
 
 
-/* The one time that the broker waits: for what the keeper has for it. */
+/* What the keeper has for it, whole: nothing of it was ever on its way. */
 
 static int
 sbx_broker_store(sbx_broker_t *b, sbx_store_t *store, sbx_error_t *e)
+{
+    int         fds[SBX_LINK_FDS], rc;
+    sbx_link_t  msg;
+
+    if (b->options->inherit == -1) {
+        return 0;
+    }
+
+    while ((rc = sbx_link_read(b->options->inherit, &msg, fds)) == 1) {
+        if (sbx_broker_stored(b, store, &msg, fds) != 0) {
+            return sbx_error(e, ENOMEM, SBX_E_INTERNAL, "out of memory");
+        }
+    }
+
+    if (rc == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "the keeper's store cannot be read");
+    }
+
+    (void) close(b->options->inherit);
+    b->options->inherit = -1;
+
+    return 0;
+}
+
+
+/*
+ * The one time that the broker waits: for a word of the keeper, which says it
+ * at once.  One that has died is replaced, as soon as there is anything to go
+ * on with.
+ */
+
+static int
+sbx_broker_started(sbx_broker_t *b, sbx_store_t *store, sbx_error_t *e)
 {
     int            fds[SBX_LINK_FDS], rc;
     sbx_link_t     msg;
@@ -266,13 +316,22 @@ sbx_broker_store(sbx_broker_t *b, sbx_store_t *store, sbx_error_t *e)
     for ( ;; ) {
         rc = sbx_link_recv(b->options->link, &msg, fds);
 
+        if (rc == 1 && msg.type == SBX_LINK_STARTED) {
+            b->restarts = msg.number;
+            return 0;
+        }
+
+        if (rc == 0 && store->config != -1) {
+            return 0;
+        }
+
         if (rc == -1 && errno == EAGAIN) {
             pfd.fd = b->options->link;
             pfd.events = POLLIN;
 
-            if (poll(&pfd, 1, SBX_BROKER_STORE_WAIT) == 0) {
+            if (poll(&pfd, 1, SBX_BROKER_STARTED_WAIT) == 0) {
                 return sbx_error(e, 0, SBX_E_INTERNAL,
-                                 "the keeper does not hand over its store");
+                                 "the keeper says nothing");
             }
 
             continue;
@@ -281,17 +340,6 @@ sbx_broker_store(sbx_broker_t *b, sbx_store_t *store, sbx_error_t *e)
         if (rc != 1) {
             return sbx_error(e, rc == 0 ? 0 : errno, SBX_E_INTERNAL,
                              "the keeper is gone");
-        }
-
-        if (msg.type == SBX_LINK_STARTED) {
-            b->restarts = msg.number;
-            return 0;
-        }
-
-        if (msg.type == SBX_LINK_STORE
-            && sbx_broker_stored(b, store, &msg, fds) != 0)
-        {
-            return sbx_error(e, ENOMEM, SBX_E_INTERNAL, "out of memory");
         }
     }
 }
@@ -315,8 +363,7 @@ sbx_broker_stored(sbx_broker_t *b, sbx_store_t *store, const sbx_link_t *msg,
         return 0;
 
     case SBX_KEEP_CONTROL:
-        sbx_control_adopt(b, msg->number, fds[0]);
-        return 0;
+        return sbx_control_adopt(b, msg->number, fds[0]);
 
     case SBX_KEEP_EGRESS:
         sbx_outlet_adopt(b, msg->pid, msg->number, fds);
@@ -349,52 +396,64 @@ sbx_broker_stored(sbx_broker_t *b, sbx_store_t *store, const sbx_link_t *msg,
 }
 
 
-static void
-sbx_broker_restore(sbx_broker_t *b, sbx_store_t *store)
+/*
+ * Sessions first: whatever may be wrong with the machine just now, they are
+ * there, and what they need is.  If not even that is to be had, the keeper
+ * starts the next broker, and they wait.
+ */
+
+static int
+sbx_broker_restore(sbx_broker_t *b, sbx_store_t *store, sbx_error_t *e)
 {
     size_t       i;
-    sbx_error_t  e;
-
-    if (store->config != -1) {
-
-        if (pread(store->config, &b->config, sizeof(sbx_config_t), 0)
-            != sizeof(sbx_config_t))
-        {
-            (void) sbx_error(&b->problem, 0, SBX_E_UNAVAILABLE,
-                             "the stored configuration is of another size");
-
-        } else if (sbx_setup(b, &e) != 0) {
-            b->problem = e;
-            sbx_log_error(SBX_LOG_ERROR, NULL, &e, "no session can be made");
-        }
-
-        (void) close(store->config);
-    }
+    sbx_error_t  problem;
 
     if (store->config == -1) {
         /* a server that is started anew takes sessions again */
         b->quotas.draining.value = 0;
+
+    } else if (sbx_setup_stored(b, store->config) == 0
+               && sbx_setup_base(b, e) != 0)
+    {
+        return -1;
+    }
+
+    if (b->based && b->outlet.adopted) {
+        sbx_outlet_configure(b);
     }
 
     SBX_FAULT("broker-start-configured");
     sbx_outlet_adopted(b);
 
     for (i = 0; i < store->n; i++) {
-        sbx_adopt_session(b, &store->sessions[i].msg,
-                          store->sessions[i].fds);
-    }
-
-    if (store->config != -1) {
-        sbx_log(SBX_LOG_NOTICE, NULL, 0,
-                "broker started again, %u of %zu sessions adopted",
-                b->nrunning, store->n);
+        if (sbx_adopt_session(b, &store->sessions[i].msg,
+                              store->sessions[i].fds)
+            != 0)
+        {
+            return sbx_error(e, ENOMEM, SBX_E_INTERNAL, "out of memory");
+        }
     }
 
     free(store->sessions);
 
-    if (b->configured) {
-        sbx_adopt_sweep(b);
+    if (store->config == -1) {
+        return 0;
     }
+
+    sbx_log(SBX_LOG_NOTICE, NULL, 0,
+            "broker started again, %u of %zu sessions adopted", b->nrunning,
+            store->n);
+
+    if (b->based && sbx_setup(b, &problem) != 0) {
+        sbx_log_error(SBX_LOG_ERROR, NULL, &problem,
+                      "no session can be made");
+
+        if (b->outlet.pid == 0) {
+            sbx_outlet_configure(b);
+        }
+    }
+
+    return 0;
 }
 
 
@@ -446,7 +505,7 @@ sbx_broker_link(sbx_event_t *ev, uint32_t events)
 }
 
 
-void
+int
 sbx_broker_tell(sbx_broker_t *b, sbx_link_type_t type, sbx_keep_t kind,
     uint64_t number, const sbx_session_t *s, const int *fds)
 {
@@ -462,50 +521,107 @@ sbx_broker_tell(sbx_broker_t *b, sbx_link_type_t type, sbx_keep_t kind,
         memcpy(msg.id, s->info.id, sizeof(msg.id));
     }
 
-    sbx_broker_post(b, &msg, fds);
+    return sbx_broker_post(b, &msg, fds);
 }
 
 
-void
+int
 sbx_broker_post(sbx_broker_t *b, sbx_link_t *msg, const int *fds)
 {
-    unsigned       i;
+    int            err;
     sbx_letter_t  *letter;
 
     msg->magic = SBX_LINK_MAGIC;
-    i = fds != NULL ? sbx_link_fds(msg->kind) : 0;
+    err = 0;
 
-    if (b->letters == NULL
-        && sbx_link_send(b->options->link, msg, fds, i) == 0)
-    {
-        return;
+    if (b->letters == NULL) {
+        if (sbx_link_send(b->options->link, msg, fds,
+                          fds != NULL ? sbx_link_fds(msg->kind) : 0)
+            == 0)
+        {
+            return 0;
+        }
+
+        err = errno;
     }
 
-    letter = calloc(1, sizeof(sbx_letter_t));
+    letter = sbx_broker_letter(msg, fds);
 
     if (letter == NULL) {
-        sbx_log(SBX_LOG_ERROR, NULL, ENOMEM, "the keeper was not told");
-        return;
-    }
+        err = errno;
 
-    letter->msg = *msg;
-    letter->nfds = i;
+        if (msg->type == SBX_LINK_STORE) {
+            errno = err;
+            return -1;
+        }
 
-    for (i = 0; i < letter->nfds; i++) {
-        letter->fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 3);
+        /* what is dropped here would be kept for ever */
+
+        sbx_log(SBX_LOG_ERROR, NULL, err,
+                "the keeper cannot be told: the broker ends");
+        exit(1);
     }
 
     *b->letters_last = letter;
     b->letters_last = &letter->next;
 
-    sbx_event_set(&b->loop, &b->link_event, EPOLLIN|EPOLLOUT);
+    if (b->letters == letter) {
+        sbx_broker_letters_wait(b, err);
+    }
+
+    return 0;
+}
+
+
+static sbx_letter_t *
+sbx_broker_letter(const sbx_link_t *msg, const int *fds)
+{
+    int            err;
+    unsigned       i, n;
+    sbx_letter_t  *letter;
+
+    letter = calloc(1, sizeof(sbx_letter_t));
+
+    if (letter == NULL) {
+        return NULL;
+    }
+
+    letter->msg = *msg;
+    n = fds != NULL ? sbx_link_fds(msg->kind) : 0;
+
+    for (i = 0; i < n; i++) {
+        letter->fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 3);
+
+        if (letter->fds[i] == -1) {
+            err = errno;
+            sbx_broker_letter_free(letter);
+            errno = err;
+            return NULL;
+        }
+
+        letter->nfds++;
+    }
+
+    return letter;
+}
+
+
+static void
+sbx_broker_letter_free(sbx_letter_t *letter)
+{
+    unsigned  i;
+
+    for (i = 0; i < letter->nfds; i++) {
+        (void) close(letter->fds[i]);
+    }
+
+    free(letter);
 }
 
 
 static void
 sbx_broker_letters(sbx_broker_t *b)
 {
-    unsigned       i;
     sbx_letter_t  *letter;
 
     while (b->letters != NULL) {
@@ -513,21 +629,43 @@ sbx_broker_letters(sbx_broker_t *b)
 
         if (sbx_link_send(b->options->link, &letter->msg, letter->fds,
                           letter->nfds)
-            != 0 && errno == EAGAIN)
+            != 0 && errno != EPIPE && errno != ECONNRESET)
         {
+            sbx_broker_letters_wait(b, errno);
             return;
         }
 
-        for (i = 0; i < letter->nfds; i++) {
-            (void) close(letter->fds[i]);
-        }
+        /* one that is gone is replaced by one that is told everything */
 
         b->letters = letter->next;
-        free(letter);
+        sbx_broker_letter_free(letter);
     }
 
     b->letters_last = &b->letters;
     sbx_event_set(&b->loop, &b->link_event, EPOLLIN);
+}
+
+
+/* No event tells that the kernel has memory again. */
+
+static void
+sbx_broker_letters_wait(sbx_broker_t *b, int err)
+{
+    if (err == EAGAIN) {
+        sbx_event_set(&b->loop, &b->link_event, EPOLLIN|EPOLLOUT);
+        return;
+    }
+
+    sbx_event_set(&b->loop, &b->link_event, EPOLLIN);
+    (void) sbx_timer_set(&b->loop, &b->letters_timer,
+                         SBX_BROKER_LETTERS_WAIT);
+}
+
+
+static void
+sbx_broker_letters_again(sbx_timer_t *timer)
+{
+    sbx_broker_letters(timer->data);
 }
 
 
@@ -614,7 +752,7 @@ sbx_broker_bequeath(int out, sbx_keep_t kind, uint64_t number,
         memcpy(msg.id, s->info.id, sizeof(msg.id));
     }
 
-    sbx_broker_write(out, &msg, fds);
+    (void) sbx_link_write(out, &msg, fds);
 }
 
 
@@ -635,26 +773,7 @@ sbx_broker_bequeath_egress(const sbx_broker_t *b, int out)
     fds[0] = b->outlet.control;
     fds[1] = b->outlet.pidfd;
 
-    sbx_broker_write(out, &msg, fds);
-}
-
-
-static void
-sbx_broker_write(int out, sbx_link_t *msg, const int *fds)
-{
-    unsigned  i;
-
-    msg->magic = SBX_LINK_MAGIC;
-    msg->type = SBX_LINK_STORE;
-
-    for (i = 0; i < sbx_link_fds(msg->kind); i++) {
-        /* as many as the kind has:
-           NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign) */
-        msg->fds[i] = fds[i];
-        (void) fcntl(fds[i], F_SETFD, 0);
-    }
-
-    (void) sbx_write_all(out, msg, sizeof(sbx_link_t));
+    (void) sbx_link_write(out, &msg, fds);
 }
 
 
@@ -684,16 +803,14 @@ sbx_broker_take_over(sbx_broker_t *b)
     sbx_log(SBX_LOG_ERROR, NULL, 0, "the keeper has died and is replaced");
 
     out = memfd_create("store", MFD_CLOEXEC);
-    config = memfd_create("config", MFD_CLOEXEC);
+    config = b->based ? sbx_setup_config_fd(b) : -1;
 
-    if (out == -1 || config == -1) {
+    if (out == -1 || (b->based && config == -1)) {
         sbx_log(SBX_LOG_ERROR, NULL, errno, "memfd_create() failed");
         exit(1);
     }
 
-    if (b->configured && sbx_write_all(config, &b->config,
-                                       sizeof(sbx_config_t)) == 0)
-    {
+    if (config != -1) {
         sbx_broker_bequeath(out, SBX_KEEP_CONFIG, 0, NULL, &config);
     }
 
@@ -716,7 +833,7 @@ sbx_broker_take_over(sbx_broker_t *b)
 
         if (s->stored && s->pidfd != -1 && s->control != -1) {
             sbx_session_fds(s, fds);
-            sbx_broker_bequeath(out, SBX_KEEP_SESSION, 0, s, fds);
+            sbx_broker_bequeath(out, SBX_KEEP_SESSION, s->uid_first, s, fds);
         }
     }
 
@@ -747,6 +864,7 @@ sbx_broker_done(sbx_broker_t *b)
     sbx_languages_close(b);
     sbx_discard_close(b);
     sbx_setup_undo(b);
+    sbx_sweep_close(b);
     sbx_ids_close(b);
     sbx_graves_close(b);
     sbx_quota_close(b);
@@ -759,7 +877,7 @@ sbx_broker_done(sbx_broker_t *b)
     while (b->letters != NULL) {
         letter = b->letters;
         b->letters = letter->next;
-        free(letter);
+        sbx_broker_letter_free(letter);
     }
 
     /* the link closes with the process: its end is what the keeper awaits */

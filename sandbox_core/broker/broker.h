@@ -17,6 +17,7 @@
 #include "options.h"
 #include "record.h"
 #include "sandbox_languages.h"
+#include "setup.h"
 #include "wire.h"
 
 
@@ -157,13 +158,15 @@ struct sbx_session_s {
     uint64_t                 uid_first;
     uint64_t                 born;      /* us; 0: before this broker */
     uint32_t                 cell;      /* index in broker->ids */
-    uint32_t                 slot;
+    uint32_t                 slot;      /* both mean nothing without */
+                                        /* .uid_first */
 
     /* its first process */
     pid_t                    pid;
     int                      pidfd;
     int                      control;
     int                      disk;      /* of its volume */
+    int                      killer;    /* its groups' cgroup.kill */
     sbx_launched_t           launched;
     sbx_event_t              status_event;
     sbx_event_t              control_event;
@@ -291,6 +294,7 @@ typedef struct {
     uint32_t      used;
     uint32_t      next;               /* where the search begins */
     uint8_t       taken[SBX_IDS_CELL];
+    uint16_t      held[SBX_IDS_CELL]; /* by what an earlier broker left */
 } sbx_cell_t;
 
 typedef struct {
@@ -448,6 +452,7 @@ struct sbx_broker_s {
     sbx_event_t      link_event;
     sbx_letter_t    *letters;         /* to the keeper, waiting */
     sbx_letter_t   **letters_last;
+    sbx_timer_t      letters_timer;   /* where no event tells */
 
     sbx_event_t      listen_event;
     sbx_timer_t      listen_timer;
@@ -473,6 +478,10 @@ struct sbx_broker_s {
     sbx_layers_t     layers;
     sbx_error_t      cgroup_error;
     uint32_t         isolated;
+    sbx_known_t      known;
+    sbx_left_t       left;
+    sbx_timer_t      setup_timer;     /* once more what has failed */
+    uint64_t         setup_delay;     /* ms */
 
     sbx_node_t       sessions;
     sbx_session_t   *buckets[SBX_SESSION_BUCKETS];
@@ -495,19 +504,26 @@ struct sbx_broker_s {
     uint64_t         restarts;        /* before this one */
     int64_t          started_ms;
 
-    unsigned         configured:1;
+    unsigned         based:1;         /* what sessions that run need */
+    unsigned         probed:1;
+    unsigned         configured:1;    /* what making them needs, too */
     unsigned         ever_configured:1;
+    unsigned         restored:1;      /* by the keeper's store */
     unsigned         ending:1;
 };
 
 
 /* broker.c */
 int sbx_broker_main(sbx_options_t *options);
-/* Tells the keeper; never waits.  fds are copied if they must. */
-void sbx_broker_tell(sbx_broker_t *b, sbx_link_type_t type, sbx_keep_t kind,
+/*
+ * Tells the keeper; never waits.  fds are copied if they must.  -1: it will
+ * not have what was to be stored; all else is told, or the broker ends and
+ * is replaced by one that is told everything.
+ */
+int sbx_broker_tell(sbx_broker_t *b, sbx_link_type_t type, sbx_keep_t kind,
     uint64_t number, const sbx_session_t *s, const int *fds);
 /* The same of a message that is all there but for its magic. */
-void sbx_broker_post(sbx_broker_t *b, sbx_link_t *msg, const int *fds);
+int sbx_broker_post(sbx_broker_t *b, sbx_link_t *msg, const int *fds);
 /* Every session ends, then the broker. */
 void sbx_broker_end(sbx_broker_t *b);
 /* Called when a session is gone. */
@@ -522,24 +538,6 @@ void sbx_clock_look(sbx_broker_t *b);
 void sbx_clock_shift(sbx_f_session_t *info, int64_t by);
 /* Of a record, whose times were told when the clock was so far ahead. */
 void sbx_clock_read(sbx_f_session_t *info, int64_t ahead);
-
-/* setup.c */
-/* Everything that sessions need, from b->config; once. */
-int sbx_setup(sbx_broker_t *b, sbx_error_t *e);
-void sbx_setup_undo(sbx_broker_t *b);
-/* A configuration that came later. */
-void sbx_setup_doctor(const sbx_broker_t *b, sbx_doctor_t *d);
-void sbx_setup_change(sbx_broker_t *b, const sbx_config_t *config);
-
-/* Reads the key of tokens, or makes it. */
-int sbx_token_key(sbx_broker_t *b, sbx_error_t *e);
-int sbx_setup_keep_config(sbx_broker_t *b, sbx_error_t *e);
-
-/* adopt.c: at start; msg and fds from the keeper's store. */
-void sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds);
-void sbx_adopt_sweep(sbx_broker_t *b);
-/* Removes <sessions>/<id> with what is in it, mounts first. */
-void sbx_adopt_remove_dir(sbx_broker_t *b, const char *id);
 
 /* discard.c: closes without waiting what a peer chose */
 int sbx_discard_open(sbx_broker_t *b, sbx_error_t *e);
@@ -559,7 +557,7 @@ void sbx_languages_close(sbx_broker_t *b);
 
 /* control.c */
 int sbx_control_listen(sbx_broker_t *b, sbx_error_t *e);
-void sbx_control_adopt(sbx_broker_t *b, uint64_t number, int fd);
+int sbx_control_adopt(sbx_broker_t *b, uint64_t number, int fd);
 void sbx_control_stored(sbx_broker_t *b, uint64_t number);
 void sbx_control_close_all(sbx_broker_t *b);
 
@@ -811,7 +809,11 @@ int sbx_ids_slot(sbx_broker_t *b, sbx_slot_t *taken, sbx_error_t *e);
 int sbx_ids_slot_again(sbx_broker_t *b, sbx_slot_t *taken);
 void sbx_ids_slot_give(sbx_broker_t *b, sbx_slot_t *taken);
 int sbx_ids_take(sbx_broker_t *b, sbx_session_t *s, sbx_error_t *e);
-int sbx_ids_retake(sbx_broker_t *b, sbx_session_t *s);
+int sbx_ids_retake(sbx_broker_t *b, sbx_session_t *s, uint64_t first);
+/* The ids from first on are nobody's until as many have released them; 1, or
+ * 0 where they are none of ours. */
+int sbx_ids_hold(sbx_broker_t *b, uint64_t first);
+void sbx_ids_release(sbx_broker_t *b, uint64_t first);
 void sbx_ids_give(sbx_broker_t *b, sbx_session_t *s);
 void sbx_ids_close(sbx_broker_t *b);
 int sbx_ids_tag(sbx_broker_t *b, sbx_error_t *e);

@@ -217,7 +217,7 @@ sbx_control_allowed(const sbx_control_t *control)
 
 /* One that the keeper kept: it has said hello to an earlier broker. */
 
-void
+int
 sbx_control_adopt(sbx_broker_t *b, uint64_t number, int fd)
 {
     sbx_control_t  *control;
@@ -225,9 +225,7 @@ sbx_control_adopt(sbx_broker_t *b, uint64_t number, int fd)
     control = sbx_control_make(b, fd);
 
     if (control == NULL) {
-        sbx_broker_tell(b, SBX_LINK_DROP, SBX_KEEP_CONTROL, number, NULL,
-                        NULL);
-        return;
+        return -1;
     }
 
     control->greeted = 1;
@@ -237,6 +235,8 @@ sbx_control_adopt(sbx_broker_t *b, uint64_t number, int fd)
     if (number >= b->control_number) {
         b->control_number = number + 1;
     }
+
+    return 0;
 }
 
 
@@ -402,8 +402,16 @@ sbx_control_hello(sbx_control_t *control, const sbx_datagram_t *datagram,
         control->answer = 1;
         control->number = b->control_number++;
         sbx_timer_del(&b->loop, &control->timer);
-        sbx_broker_tell(b, SBX_LINK_STORE, SBX_KEEP_CONTROL, control->number,
-                        NULL, &control->fd);
+
+        if (sbx_broker_tell(b, SBX_LINK_STORE, SBX_KEEP_CONTROL,
+                            control->number, NULL, &control->fd)
+            != 0)
+        {
+            /* without an answer, as above */
+            control->greeted = 0;
+            sbx_control_close(control);
+        }
+
         return;
 
     case SBX_OP_HELLO_WATCH:
@@ -483,17 +491,21 @@ sbx_control_config(sbx_control_t *control, const sbx_config_t *config)
         return;
     }
 
-    memcpy(&b->config, config, sizeof(sbx_config_t));
+    if (b->based) {
+        /* sessions live, in what the rest of the configuration says */
+        sbx_setup_change(b, config);
+
+    } else {
+        memcpy(&b->config, config, sizeof(sbx_config_t));
+    }
 
     if (sbx_setup(b, &e) == 0) {
-        sbx_adopt_sweep(b);
         sbx_log(SBX_LOG_NOTICE, NULL, 0, "broker is ready");
         sbx_control_answer(control, NULL);
         return;
     }
 
     sbx_log_error(SBX_LOG_ERROR, NULL, &e, "no session can be made");
-    b->problem = e;
     sbx_control_unfit(control, &e);
 }
 
@@ -510,7 +522,7 @@ sbx_control_unfit(sbx_control_t *control, const sbx_error_t *e)
 
     if (!b->options->standalone && b->nsessions == 0 && !b->ever_configured)
     {
-        sbx_broker_tell(b, SBX_LINK_END, SBX_KEEP_NONE, 0, NULL, NULL);
+        (void) sbx_broker_tell(b, SBX_LINK_END, SBX_KEEP_NONE, 0, NULL, NULL);
     }
 }
 
@@ -737,8 +749,8 @@ sbx_control_close(sbx_control_t *control)
     b = control->broker;
 
     if (control->greeted) {
-        sbx_broker_tell(b, SBX_LINK_DROP, SBX_KEEP_CONTROL, control->number,
-                        NULL, NULL);
+        (void) sbx_broker_tell(b, SBX_LINK_DROP, SBX_KEEP_CONTROL,
+                               control->number, NULL, NULL);
     }
 
     sbx_event_del(&b->loop, &control->event);

@@ -741,7 +741,15 @@ sbx_create_groups(sbx_session_t *s, sbx_error_t *e)
 
     SBX_FAULT("broker-create-grouped");
 
-    return sbx_cgroup_session_owner(s->cgroup, s->uid_first, 0, e);
+    if (sbx_cgroup_session_owner(s->cgroup, s->uid_first, 0, e) != 0) {
+        return -1;
+    }
+
+    s->killer = sbx_cgroup_session_killer(s->cgroup);
+
+    return s->killer == -1
+           ? sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                       "the session's groups cannot be opened") : 0;
 }
 
 

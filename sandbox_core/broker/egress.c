@@ -292,7 +292,11 @@ sbx_outlet_launch(sbx_broker_t *b, sbx_error_t *e)
     msg.kind = SBX_KEEP_EGRESS;
     msg.pid = o->pid;
     msg.number = o->slot.first;
-    sbx_broker_post(b, &msg, pair);
+
+    if (sbx_broker_post(b, &msg, pair) != 0) {
+        sbx_outlet_kill(b, "it cannot be kept");
+    }
+
     SBX_FAULT("broker-egress-stored");
 
     if (sbx_outlet_watch(b) != 0) {
@@ -564,7 +568,7 @@ sbx_outlet_let_go(sbx_broker_t *b)
         msg.type = SBX_LINK_DROP;
         msg.kind = SBX_KEEP_EGRESS;
         msg.number = o->uid;
-        sbx_broker_post(b, &msg, NULL);
+        (void) sbx_broker_post(b, &msg, NULL);
 
         (void) close(o->control);
         (void) close(o->pidfd);

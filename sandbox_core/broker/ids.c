@@ -11,7 +11,9 @@
  * namespace need ranges of their own.
  *
  * A slot is given back when its session's processes, groups and files are
- * gone, and is taken again as late as the search allows.
+ * gone, and is taken again as late as the search allows.  A broker that is
+ * started again gives out none until it has taken again those of all that an
+ * earlier one has left, whether it can go on with it or not.
  */
 
 #include "broker.h"
@@ -38,6 +40,7 @@ static int sbx_ids_grow(sbx_broker_t *b);
 static uint32_t sbx_ids_layout(const sbx_ids_t *ids, uint64_t number,
     uint64_t *first);
 static int sbx_ids_add(sbx_broker_t *b, uint64_t number, int fd);
+static int sbx_ids_find(sbx_broker_t *b, sbx_slot_t *slot);
 
 
 static const char  sbx_ids_letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
@@ -210,7 +213,15 @@ sbx_ids_grow(sbx_broker_t *b)
             return -1;
         }
 
-        sbx_broker_tell(b, SBX_LINK_STORE, SBX_KEEP_IDS, number, NULL, &fd);
+        if (sbx_broker_tell(b, SBX_LINK_STORE, SBX_KEEP_IDS, number, NULL,
+                            &fd)
+            != 0)
+        {
+            ids->ncells--;
+            (void) close(fd);
+            return -1;
+        }
+
         SBX_FAULT("broker-ids-reserved");
 
         return 0;
@@ -226,6 +237,11 @@ sbx_ids_slot(sbx_broker_t *b, sbx_slot_t *taken, sbx_error_t *e)
     uint32_t     i, n, slot;
     sbx_cell_t  *cell;
 
+    if (!b->left.known) {
+        return sbx_error(e, 0, SBX_E_UNAVAILABLE,
+                         "it is not known yet which ids are in use");
+    }
+
     for (i = 0; i < b->ids.ncells || sbx_ids_grow(b) == 0; i++) {
         cell = &b->ids.cells[i];
 
@@ -236,7 +252,7 @@ sbx_ids_slot(sbx_broker_t *b, sbx_slot_t *taken, sbx_error_t *e)
         for (n = 0; n < cell->slots; n++) {
             slot = (cell->next + n) % cell->slots;
 
-            if (!cell->taken[slot]) {
+            if (!cell->taken[slot] && cell->held[slot] == 0) {
                 cell->taken[slot] = 1;
                 cell->used++;
                 cell->next = slot + 1;
@@ -255,38 +271,97 @@ sbx_ids_slot(sbx_broker_t *b, sbx_slot_t *taken, sbx_error_t *e)
 }
 
 
-int
-sbx_ids_slot_again(sbx_broker_t *b, sbx_slot_t *taken)
+/* -1: it is none of ours. */
+
+static int
+sbx_ids_find(sbx_broker_t *b, sbx_slot_t *slot)
 {
     uint32_t     i;
-    uint64_t     slot;
+    uint64_t     n;
     sbx_cell_t  *cell;
 
     for (i = 0; i < b->ids.ncells; i++) {
         cell = &b->ids.cells[i];
 
-        if (taken->first < cell->first) {
+        if (slot->first < cell->first) {
             continue;
         }
 
-        slot = (taken->first - cell->first) / SBX_IDS_SLOT;
+        n = (slot->first - cell->first) / SBX_IDS_SLOT;
 
-        if (slot >= cell->slots || cell->taken[slot]
-            || cell->first + slot * SBX_IDS_SLOT != taken->first)
+        if (n < cell->slots && cell->first + n * SBX_IDS_SLOT == slot->first)
         {
-            continue;
+            slot->cell = i;
+            slot->slot = (uint32_t) n;
+            return 0;
         }
-
-        cell->taken[slot] = 1;
-        cell->used++;
-
-        taken->cell = i;
-        taken->slot = (uint32_t) slot;
-
-        return 0;
     }
 
     return -1;
+}
+
+
+int
+sbx_ids_slot_again(sbx_broker_t *b, sbx_slot_t *taken)
+{
+    sbx_cell_t  *cell;
+
+    if (sbx_ids_find(b, taken) != 0) {
+        return -1;
+    }
+
+    cell = &b->ids.cells[taken->cell];
+
+    if (cell->taken[taken->slot]) {
+        return -1;
+    }
+
+    cell->taken[taken->slot] = 1;
+    cell->used += cell->held[taken->slot] == 0;
+
+    return 0;
+}
+
+
+int
+sbx_ids_hold(sbx_broker_t *b, uint64_t first)
+{
+    sbx_slot_t   slot;
+    sbx_cell_t  *cell;
+
+    slot.first = first;
+
+    if (sbx_ids_find(b, &slot) != 0) {
+        return 0;
+    }
+
+    cell = &b->ids.cells[slot.cell];
+
+    if (cell->held[slot.slot]++ == 0) {
+        cell->used += !cell->taken[slot.slot];
+    }
+
+    return 1;
+}
+
+
+void
+sbx_ids_release(sbx_broker_t *b, uint64_t first)
+{
+    sbx_slot_t   slot;
+    sbx_cell_t  *cell;
+
+    slot.first = first;
+
+    if (sbx_ids_find(b, &slot) != 0) {
+        return;
+    }
+
+    cell = &b->ids.cells[slot.cell];
+
+    if (--cell->held[slot.slot] == 0) {
+        cell->used -= !cell->taken[slot.slot];
+    }
 }
 
 
@@ -301,7 +376,7 @@ sbx_ids_slot_give(sbx_broker_t *b, sbx_slot_t *taken)
 
     cell = &b->ids.cells[taken->cell];
     cell->taken[taken->slot] = 0;
-    cell->used--;
+    cell->used -= cell->held[taken->slot] == 0;
     taken->first = 0;
 }
 
@@ -323,14 +398,14 @@ sbx_ids_take(sbx_broker_t *b, sbx_session_t *s, sbx_error_t *e)
 }
 
 
-/* The slot that an adopted session's record names. */
+/* Of a session of an earlier broker.  Only who has a slot can give it. */
 
 int
-sbx_ids_retake(sbx_broker_t *b, sbx_session_t *s)
+sbx_ids_retake(sbx_broker_t *b, sbx_session_t *s, uint64_t first)
 {
     sbx_slot_t  taken;
 
-    taken.first = s->uid_first;
+    taken.first = first;
 
     if (sbx_ids_slot_again(b, &taken) != 0) {
         return -1;
@@ -338,6 +413,7 @@ sbx_ids_retake(sbx_broker_t *b, sbx_session_t *s)
 
     s->cell = taken.cell;
     s->slot = taken.slot;
+    s->uid_first = first;
 
     return 0;
 }
@@ -363,8 +439,8 @@ sbx_ids_close(sbx_broker_t *b)
     uint32_t  i;
 
     for (i = 0; i < b->ids.ncells; i++) {
-        sbx_broker_tell(b, SBX_LINK_DROP, SBX_KEEP_IDS,
-                        b->ids.cells[i].number, NULL, NULL);
+        (void) sbx_broker_tell(b, SBX_LINK_DROP, SBX_KEEP_IDS,
+                               b->ids.cells[i].number, NULL, NULL);
         (void) close(b->ids.cells[i].fd);
     }
 

@@ -13,15 +13,21 @@
  *   store     descriptors that must outlive a broker: the configuration,
  *             the reservations of ids, a copy of each control connection,
  *             and of each session and of the egress the control socket, the
- *             pidfd and what else is of it
+ *             pidfd and what else is of it.  A new broker inherits all of
+ *             them over fork and exec; none is ever sent to it, since the
+ *             kernel bounds how many root may have on their way, and who else
+ *             has some there is not for us to say
  *
  * Sessions' first processes and the egress are the keeper's children (the
  * broker clones them with CLONE_PARENT), so their ends are seen here and told
- * to the broker.  A broker that dies is started again and is sent the store.
+ * to the broker.  A broker that dies is started again.
  *
  * Everything ends on a signal, when the broker asks for it, or when the last
  * control connection is gone: the broker is told (or started once more) to
- * end its sessions, and the keeper leaves last.
+ * end its sessions, and the keeper leaves last.  What a broker did not end,
+ * the keeper kills: no signal of its own reaches a first process, which is of
+ * another user namespace, but the store has the cgroup.kill of each session,
+ * opened by the broker.
  */
 
 #include "keeper.h"
@@ -34,9 +40,9 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 
@@ -53,6 +59,7 @@
 #define SBX_KEEPER_END_TRIES    3
 #define SBX_KEEPER_REAP_WAIT    5000000
 #define SBX_KEEPER_REAP_STEP    20           /* ms */
+#define SBX_KEEPER_AGAIN        20000        /* the kernel lacked memory */
 
 
 static void sbx_keeper_run(sbx_keeper_t *k);
@@ -68,8 +75,12 @@ static void sbx_keeper_remove(sbx_keeper_t *k, sbx_kept_t *kept);
 static size_t sbx_keeper_controls(const sbx_keeper_t *k);
 static void sbx_keeper_tell(sbx_keeper_t *k, const sbx_link_t *msg);
 static void sbx_keeper_pump(sbx_keeper_t *k);
+static int sbx_keeper_send(sbx_keeper_t *k, const sbx_link_t *msg);
 static void sbx_keeper_end(sbx_keeper_t *k, const char *why);
 static void sbx_keeper_finish(sbx_keeper_t *k);
+static size_t sbx_keeper_left(sbx_keeper_t *k);
+static void sbx_keeper_broker(sbx_keeper_t *k, int link)
+    __attribute__((noreturn));
 
 
 int
@@ -150,7 +161,7 @@ sbx_keeper_run(sbx_keeper_t *k)
         pfds[1].fd = k->link;
         pfds[1].events = POLLIN;
 
-        if (k->blocked) {
+        if (k->blocked && k->again == 0) {
             pfds[1].events |= POLLOUT;
         }
 
@@ -197,6 +208,10 @@ sbx_keeper_wait_ms(sbx_keeper_t *k)
 
     if (k->restart != 0 && k->restart < next) {
         next = k->restart;
+    }
+
+    if (k->again != 0 && k->again < next) {
+        next = k->again;
     }
 
     if (k->ending && k->end_by < next) {
@@ -254,8 +269,6 @@ sbx_keeper_spawn(sbx_keeper_t *k, sbx_error_t *e)
 {
     int            pair[2];
     pid_t          pid;
-    size_t         i;
-    sbx_options_t  options;
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET|SOCK_CLOEXEC, 0, pair) == -1) {
         return sbx_error(e, errno, SBX_E_INTERNAL, "socketpair() failed");
@@ -270,27 +283,7 @@ sbx_keeper_spawn(sbx_keeper_t *k, sbx_error_t *e)
     }
 
     if (pid == 0) {
-        SBX_FAULT("keeper-spawn-forked");
-
-        options = *k->options;
-        options.keeper = 0;
-        options.broker = 1;
-        options.report = -1;
-        options.inherit = -1;
-        options.link = pair[1];
-        options.listen = k->listen;
-
-        /* it is the keeper's age that counts, not that of the broker, which
-         * may be the successor of another */
-
-        if (sbx_now_us() - k->started >= SBX_KEEPER_LIVES) {
-            options.turn = 0;
-        }
-
-        (void) sigprocmask(SIG_SETMASK, &k->old_mask, NULL);
-        (void) sbx_options_exec(&options, e);
-        sbx_log_error(SBX_LOG_ERROR, NULL, e, "the broker cannot start");
-        _exit(127);
+        sbx_keeper_broker(k, pair[1]);
     }
 
     (void) close(pair[1]);
@@ -298,18 +291,61 @@ sbx_keeper_spawn(sbx_keeper_t *k, sbx_error_t *e)
     k->link = pair[0];
     k->broker = pid;
     k->broker_started = sbx_now_us();
-    k->store_sent = 0;
+    k->started_sent = 0;
     k->end_sent = 0;
+    k->again = 0;
     k->nqueue = 0;
-
-    for (i = 0; i < k->nkept; i++) {
-        k->kept[i].sent = 0;
-    }
 
     sbx_keeper_pid_file(k, "broker.pid", pid);
     SBX_FAULT("keeper-spawn-spawned");
 
     return 0;
+}
+
+
+/* In the child: it becomes the broker, with all that is kept. */
+
+static void
+sbx_keeper_broker(sbx_keeper_t *k, int link)
+{
+    int            store;
+    size_t         i;
+    sbx_error_t    e;
+    sbx_options_t  options;
+
+    SBX_FAULT("keeper-spawn-forked");
+    store = memfd_create("store", MFD_CLOEXEC);
+
+    for (i = 0; store != -1 && i < k->nkept; i++) {
+        if (sbx_link_write(store, &k->kept[i].msg, k->kept[i].fds) != 0) {
+            store = -1;
+        }
+    }
+
+    if (store == -1 || lseek(store, 0, SEEK_SET) == -1) {
+        sbx_log(SBX_LOG_ERROR, NULL, errno, "the store cannot be handed on");
+        _exit(127);
+    }
+
+    options = *k->options;
+    options.keeper = 0;
+    options.broker = 1;
+    options.report = -1;
+    options.inherit = store;
+    options.link = link;
+    options.listen = k->listen;
+
+    /* it is the keeper's age that counts, not that of the broker, which may
+     * be the successor of another */
+
+    if (sbx_now_us() - k->started >= SBX_KEEPER_LIVES) {
+        options.turn = 0;
+    }
+
+    (void) sigprocmask(SIG_SETMASK, &k->old_mask, NULL);
+    (void) sbx_options_exec(&options, &e);
+    sbx_log_error(SBX_LOG_ERROR, NULL, &e, "the broker cannot start");
+    _exit(127);
 }
 
 
@@ -332,6 +368,7 @@ sbx_keeper_broker_died(sbx_keeper_t *k, int status)
 
     k->broker = 0;
     k->blocked = 0;
+    k->again = 0;
     now = sbx_now_us();
     clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;
 
@@ -470,7 +507,7 @@ sbx_keeper_message(sbx_keeper_t *k, sbx_link_t *msg, int *fds)
     switch (msg->type) {
 
     case SBX_LINK_STORE:
-        sbx_keeper_store(k, msg, fds, 1);
+        sbx_keeper_store(k, msg, fds);
 
         if (msg->kind == SBX_KEEP_SESSION) {
             SBX_FAULT("keeper-store-kept");
@@ -509,7 +546,7 @@ sbx_keeper_message(sbx_keeper_t *k, sbx_link_t *msg, int *fds)
 
 
 void
-sbx_keeper_store(sbx_keeper_t *k, sbx_link_t *msg, int *fds, int sent)
+sbx_keeper_store(sbx_keeper_t *k, sbx_link_t *msg, int *fds)
 {
     size_t       size;
     unsigned     i;
@@ -543,13 +580,14 @@ sbx_keeper_store(sbx_keeper_t *k, sbx_link_t *msg, int *fds, int sent)
     memset(kept, 0, sizeof(sbx_kept_t));
     kept->msg = *msg;
     kept->msg.type = SBX_LINK_STORE;
-    kept->sent = sent ? 1 : 0;
 
     for (i = 0; i < sbx_link_fds(msg->kind); i++) {
         kept->fds[i] = fds[i];
     }
 }
 
+
+/* A session by its name alone. */
 
 static sbx_kept_t *
 sbx_keeper_find(sbx_keeper_t *k, const sbx_link_t *msg)
@@ -560,8 +598,8 @@ sbx_keeper_find(sbx_keeper_t *k, const sbx_link_t *msg)
     for (i = 0; i < k->nkept; i++) {
         m = &k->kept[i].msg;
 
-        if (m->kind == msg->kind && m->number == msg->number
-            && strcmp(m->id, msg->id) == 0)
+        if (m->kind == msg->kind && strcmp(m->id, msg->id) == 0
+            && (m->kind == SBX_KEEP_SESSION || m->number == msg->number))
         {
             return &k->kept[i];
         }
@@ -629,53 +667,36 @@ sbx_keeper_tell(sbx_keeper_t *k, const sbx_link_t *msg)
 }
 
 
-/* Sends what there is, in order: the store, its end, what happened since. */
+/* Sends what there is, in order. */
 
 static void
 sbx_keeper_pump(sbx_keeper_t *k)
 {
-    size_t       i;
-    sbx_link_t   msg;
-    sbx_kept_t  *kept;
+    size_t      i;
+    sbx_link_t  msg;
 
     k->blocked = 1;
 
-    if (k->link == -1) {
+    if (k->link == -1 || (k->again != 0 && sbx_now_us() < k->again)) {
         return;
     }
 
-    for (i = 0; i < k->nkept; i++) {
-        kept = &k->kept[i];
-
-        if (kept->sent) {
-            continue;
-        }
-
-        if (sbx_link_send(k->link, &kept->msg, kept->fds,
-                          sbx_link_fds(kept->msg.kind))
-            != 0)
-        {
-            return;
-        }
-
-        kept->sent = 1;
-    }
-
+    k->again = 0;
     memset(&msg, 0, sizeof(sbx_link_t));
     msg.magic = SBX_LINK_MAGIC;
     msg.type = SBX_LINK_STARTED;
     msg.number = k->restarts;
 
-    if (!k->store_sent) {
-        if (sbx_link_send(k->link, &msg, NULL, 0) != 0) {
+    if (!k->started_sent) {
+        if (sbx_keeper_send(k, &msg) != 0) {
             return;
         }
 
-        k->store_sent = 1;
+        k->started_sent = 1;
     }
 
     for (i = 0; i < k->nqueue; i++) {
-        if (sbx_link_send(k->link, &k->queue[i], NULL, 0) != 0) {
+        if (sbx_keeper_send(k, &k->queue[i]) != 0) {
             break;
         }
     }
@@ -693,7 +714,7 @@ sbx_keeper_pump(sbx_keeper_t *k)
     if (k->ending && !k->end_sent) {
         msg.type = SBX_LINK_END;
 
-        if (sbx_link_send(k->link, &msg, NULL, 0) != 0) {
+        if (sbx_keeper_send(k, &msg) != 0) {
             return;
         }
 
@@ -701,6 +722,24 @@ sbx_keeper_pump(sbx_keeper_t *k)
     }
 
     k->blocked = 0;
+}
+
+
+/* That there is room again is an event; that there is memory is not, and a
+ * link that is ready would have us try without end. */
+
+static int
+sbx_keeper_send(sbx_keeper_t *k, const sbx_link_t *msg)
+{
+    if (sbx_link_send(k->link, msg, NULL, 0) == 0) {
+        return 0;
+    }
+
+    if (errno != EAGAIN) {
+        k->again = sbx_now_us() + SBX_KEEPER_AGAIN;
+    }
+
+    return -1;
 }
 
 
@@ -730,13 +769,20 @@ sbx_keeper_end(sbx_keeper_t *k, const char *why)
 }
 
 
+/*
+ * Most of what there was has ended by itself, or by the broker.  A first
+ * process that does not is stopped, or is no longer ours: all of its session
+ * is killed by its groups.
+ */
+
 static void
 sbx_keeper_finish(sbx_keeper_t *k)
 {
-    int       status;
-    pid_t     pid;
-    size_t    i;
-    uint64_t  until;
+    int          status;
+    pid_t        pid;
+    size_t       i;
+    uint64_t     until;
+    sbx_kept_t  *kept;
 
     if (k->broker != 0) {
         (void) kill(k->broker, SIGKILL);
@@ -746,12 +792,16 @@ sbx_keeper_finish(sbx_keeper_t *k)
      * last one on: removing moves that into the gap */
 
     for (i = k->nkept; i-- > 0; ) {
-        if (k->kept[i].msg.kind == SBX_KEEP_SESSION) {
-            (void) syscall(SYS_pidfd_send_signal, k->kept[i].fds[1], SIGKILL,
-                           NULL, 0);
+        kept = &k->kept[i];
 
-        } else if (k->kept[i].msg.kind == SBX_KEEP_EGRESS) {
-            sbx_keeper_remove(k, &k->kept[i]);
+        if (kept->msg.kind == SBX_KEEP_EGRESS) {
+            sbx_keeper_remove(k, kept);
+
+        } else if (kept->msg.kind == SBX_KEEP_SESSION
+                   && write(kept->fds[5], "1", 1) == -1 && errno != ENODEV)
+        {
+            sbx_log(SBX_LOG_ERROR, &(sbx_log_about_t) { NULL, kept->msg.id },
+                    errno, "the session cannot be killed");
         }
     }
 
@@ -760,12 +810,25 @@ sbx_keeper_finish(sbx_keeper_t *k)
     while (sbx_now_us() < until) {
         pid = waitpid(-1, &status, WNOHANG);
 
-        if (pid == -1) {
+        if (pid == -1 && sbx_keeper_left(k) == 0) {
             break;
         }
 
-        if (pid == 0) {
+        if (pid <= 0) {
             (void) poll(NULL, 0, SBX_KEEPER_REAP_STEP);
+        }
+    }
+
+    (void) sbx_keeper_left(k);
+
+    for (i = 0; i < k->nkept; i++) {
+        if (k->kept[i].msg.kind == SBX_KEEP_SESSION
+            && !(k->kept[i].msg.flags & SBX_LINK_EXITED))
+        {
+            sbx_log(SBX_LOG_ERROR,
+                    &(sbx_log_about_t) { NULL, k->kept[i].msg.id }, 0,
+                    "the session's first process, %d, does not die",
+                    (int) k->kept[i].msg.pid);
         }
     }
 
@@ -782,4 +845,39 @@ sbx_keeper_finish(sbx_keeper_t *k)
 
     sbx_log(SBX_LOG_NOTICE, NULL, 0, "keeper of \"%s\" ended",
             k->options->state_dir);
+}
+
+
+/* How many first processes live, our children or not. */
+
+static size_t
+sbx_keeper_left(sbx_keeper_t *k)
+{
+    size_t         i, n;
+    sbx_kept_t    *kept;
+    struct pollfd  pfd;
+
+    n = 0;
+
+    for (i = 0; i < k->nkept; i++) {
+        kept = &k->kept[i];
+
+        if (kept->msg.kind != SBX_KEEP_SESSION
+            || (kept->msg.flags & SBX_LINK_EXITED))
+        {
+            continue;
+        }
+
+        pfd.fd = kept->fds[1];
+        pfd.events = POLLIN;
+
+        if (poll(&pfd, 1, 0) == 1) {
+            kept->msg.flags |= SBX_LINK_EXITED;
+
+        } else {
+            n++;
+        }
+    }
+
+    return n;
 }

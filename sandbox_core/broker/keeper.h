@@ -21,7 +21,6 @@
 typedef struct {
     sbx_link_t      msg;
     int             fds[SBX_LINK_FDS];
-    unsigned        sent:1;           /* the broker of the day has it */
 } sbx_kept_t;
 
 typedef struct {
@@ -36,7 +35,7 @@ typedef struct {
     sbx_kept_t     *kept;
     size_t          nkept;
     size_t          kept_size;
-    sbx_link_t     *queue;            /* to the broker, after the store */
+    sbx_link_t     *queue;            /* to the broker */
     size_t          nqueue;
     size_t          queue_size;
     uint64_t        started;
@@ -45,10 +44,12 @@ typedef struct {
     uint64_t        delay;
     uint64_t        restarts;         /* of brokers that died */
     uint64_t        end_by;
+    uint64_t        again;            /* when the link is tried once more,
+                                         where no event tells; 0 */
     unsigned        end_tries;
     unsigned        ready:1;          /* a broker has once been ready */
     unsigned        had_control:1;
-    unsigned        store_sent:1;     /* STARTED too */
+    unsigned        started_sent:1;
     unsigned        blocked:1;        /* the link is full */
     unsigned        ending:1;
     unsigned        end_sent:1;
@@ -69,8 +70,8 @@ void sbx_keeper_report(sbx_keeper_t *k, const sbx_error_t *e);
 
 /* keeper.c */
 int sbx_keeper_spawn(sbx_keeper_t *k, sbx_error_t *e);
-/* Takes fds over; sent: the broker of the day has them. */
-void sbx_keeper_store(sbx_keeper_t *k, sbx_link_t *msg, int *fds, int sent);
+/* Takes fds over. */
+void sbx_keeper_store(sbx_keeper_t *k, sbx_link_t *msg, int *fds);
 
 /* What /proc shows of the keeper and of the broker is root's alone, and
  * neither leaves a core. */

@@ -358,26 +358,19 @@ sbx_keeper_confine(sbx_error_t *e)
 static int
 sbx_keeper_inherit(sbx_keeper_t *k, sbx_error_t *e)
 {
-    int         fds[SBX_LINK_FDS];
-    unsigned    i;
+    int         fds[SBX_LINK_FDS], rc;
     sbx_link_t  msg;
 
-    while (sbx_read_full(k->options->inherit, &msg, sizeof(sbx_link_t))
-           == sizeof(sbx_link_t))
-    {
-        for (i = 0; i < sbx_link_fds(msg.kind); i++) {
-            fds[i] = msg.fds[i];
-
-            if (fcntl(fds[i], F_SETFD, FD_CLOEXEC) == -1) {
-                return sbx_error(e, errno, SBX_E_INTERNAL,
-                                 "a stored descriptor was not inherited");
-            }
-        }
-
+    while ((rc = sbx_link_read(k->options->inherit, &msg, fds)) == 1) {
         /* not our child: its end is to be seen by its pidfd */
         msg.flags |= SBX_LINK_ORPHAN;
 
-        sbx_keeper_store(k, &msg, fds, 0);
+        sbx_keeper_store(k, &msg, fds);
+    }
+
+    if (rc == -1) {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "a stored descriptor was not inherited");
     }
 
     (void) close(k->options->inherit);

@@ -3,6 +3,7 @@
 #include "wire.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -21,7 +22,7 @@ sbx_link_fds(sbx_keep_t kind)
         return 2;
 
     case SBX_KEEP_SESSION:
-        return 5;
+        return 6;
 
     case SBX_KEEP_NONE:
         break;
@@ -39,6 +40,67 @@ sbx_link_send(int fd, const sbx_link_t *msg, const int *fds, unsigned nfds)
     n = sbx_wire_send(fd, msg, sizeof(sbx_link_t), fds, nfds, MSG_DONTWAIT);
 
     return n == -1 ? -1 : 0;
+}
+
+
+int
+sbx_link_write(int file, const sbx_link_t *msg, const int *fds)
+{
+    unsigned    i;
+    sbx_link_t  copy;
+
+    copy = *msg;
+    copy.magic = SBX_LINK_MAGIC;
+    copy.type = SBX_LINK_STORE;
+
+    /* all of them, or nothing of it */
+
+    for (i = 0; i < sbx_link_fds(msg->kind); i++) {
+        /* as many as the kind has:
+           NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign) */
+        copy.fds[i] = fds[i];
+
+        if (fcntl(fds[i], F_GETFD) == -1) {
+            return -1;
+        }
+    }
+
+    for (i = 0; i < sbx_link_fds(msg->kind); i++) {
+        (void) fcntl(copy.fds[i], F_SETFD, 0);
+    }
+
+    return sbx_write_all(file, &copy, sizeof(sbx_link_t));
+}
+
+
+int
+sbx_link_read(int file, sbx_link_t *msg, int fds[SBX_LINK_FDS])
+{
+    ssize_t   n;
+    unsigned  i;
+
+    n = sbx_read_full(file, msg, sizeof(sbx_link_t));
+
+    if (n == 0) {
+        return 0;
+    }
+
+    if (n != sizeof(sbx_link_t) || msg->magic != SBX_LINK_MAGIC
+        || memchr(msg->id, '\0', sizeof(msg->id)) == NULL)
+    {
+        errno = n == -1 ? errno : EPROTO;
+        return -1;
+    }
+
+    for (i = 0; i < sbx_link_fds(msg->kind); i++) {
+        fds[i] = msg->fds[i];
+
+        if (fcntl(fds[i], F_SETFD, FD_CLOEXEC) == -1) {
+            return -1;
+        }
+    }
+
+    return 1;
 }
 
 

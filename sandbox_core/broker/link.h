@@ -10,20 +10,18 @@
 
 
 #define SBX_LINK_MAGIC    0x4b584253u     /* "SBXK" */
-#define SBX_LINK_FDS      5
+#define SBX_LINK_FDS      6
 
 
 typedef enum {
-    /* both: one kept thing; the keeper replays all of them at start */
-    SBX_LINK_STORE = 1,
-
-    /* broker to keeper */
+    /* broker to keeper; a new broker inherits all that is kept */
+    SBX_LINK_STORE = 1,       /* one kept thing */
     SBX_LINK_DROP,            /* kind, number, id */
     SBX_LINK_READY,           /* the broker takes calls */
     SBX_LINK_END,             /* end everything; keeper to broker too */
 
     /* keeper to broker */
-    SBX_LINK_STARTED,         /* the store is complete; number: restarts */
+    SBX_LINK_STARTED,         /* number: restarts */
     SBX_LINK_STORED,          /* a CONTROL is in the store: number */
     SBX_LINK_EXIT             /* pid, status */
 } sbx_link_type_t;
@@ -35,8 +33,9 @@ typedef enum {
     SBX_KEEP_IDS,             /* the socket that reserves cell .number */
     SBX_KEEP_CONTROL,         /* a control connection, .number */
     SBX_KEEP_SESSION,         /* control socket, pidfd, disk, network
-                                 namespace and traffic page of .id, whose
-                                 first process is .pid */
+                                 namespace, traffic page and cgroup.kill of
+                                 .id, whose first process is .pid and whose
+                                 ids begin at .number */
     SBX_KEEP_EGRESS           /* control socket and pidfd of .pid, which has
                                  the ids from .number on */
 } sbx_keep_t;
@@ -54,7 +53,7 @@ typedef struct {
     int32_t       pid;
     int32_t       status;                 /* of waitpid() */
     uint32_t      flags;
-    int32_t       fds[SBX_LINK_FDS];      /* only across an exec */
+    int32_t       fds[SBX_LINK_FDS];      /* across an exec */
     char          id[SBX_ID_MAX + 8];
 } sbx_link_t;
 
@@ -65,6 +64,13 @@ unsigned sbx_link_fds(sbx_keep_t kind);
 /* 0, or -1 with errno; never waits. */
 int sbx_link_send(int fd, const sbx_link_t *msg, const int *fds,
     unsigned nfds);
+
+/*
+ * The store as a file of messages, for the program that is executed next: the
+ * descriptors are inherited.  0 or -1; 1: one was read, 0: that was all.
+ */
+int sbx_link_write(int file, const sbx_link_t *msg, const int *fds);
+int sbx_link_read(int file, sbx_link_t *msg, int fds[SBX_LINK_FDS]);
 
 /*
  * 1: a message, with sbx_link_fds() descriptors where it is a STORE; 0: the

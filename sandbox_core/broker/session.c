@@ -40,6 +40,7 @@ static void sbx_session_pidfd(sbx_event_t *ev, uint32_t events);
 static void sbx_session_timer(sbx_timer_t *timer);
 static void sbx_session_expired(sbx_timer_t *timer);
 static void sbx_session_settle(sbx_session_t *s);
+static int sbx_session_store(sbx_session_t *s, sbx_error_t *e);
 static int sbx_session_exited_of(const sbx_node_t *list, pid_t pid,
     int status);
 static void sbx_session_lost(sbx_session_t *s, const char *why);
@@ -62,6 +63,7 @@ sbx_session_make(sbx_broker_t *b)
     s->pidfd = -1;
     s->control = -1;
     s->disk = -1;
+    s->killer = -1;
     s->launched.status = -1;
     s->launched.netns = -1;
     s->launched.kept[SBX_KEPT_MEMINFO] = -1;
@@ -677,8 +679,9 @@ sbx_session_settle(sbx_session_t *s)
         return;
     }
 
-    if (s->info.network != SBX_NETWORK_NONE
-        && sbx_way_make(s, &s->error) != 0)
+    if ((s->info.network != SBX_NETWORK_NONE
+         && sbx_way_make(s, &s->error) != 0)
+        || sbx_session_store(s, &s->error) != 0)
     {
         sbx_session_log(s, SBX_LOG_ERROR, s->error.err, s->error.text);
         sbx_session_end(s, SBX_ENDED_NODE_RESTART, 1);
@@ -701,25 +704,42 @@ sbx_session_fds(const sbx_session_t *s, int fds[SBX_LINK_FDS])
     fds[2] = s->disk;
     fds[3] = s->launched.netns;
     fds[4] = s->way.traffic;
+    fds[5] = s->killer;
+}
+
+
+/* From now on it outlives this broker. */
+
+static int
+sbx_session_store(sbx_session_t *s, sbx_error_t *e)
+{
+    int  fds[SBX_LINK_FDS];
+
+    sbx_session_fds(s, fds);
+
+    if (sbx_broker_tell(s->broker, SBX_LINK_STORE, SBX_KEEP_SESSION,
+                        s->uid_first, s, fds)
+        != 0)
+    {
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "the session cannot be kept");
+    }
+
+    s->stored = 1;
+    SBX_FAULT("broker-create-stored");
+
+    return 0;
 }
 
 
 void
 sbx_session_run(sbx_session_t *s)
 {
-    int            fds[SBX_LINK_FDS];
     sbx_broker_t  *b;
 
     b = s->broker;
     s->state = SBX_S_RUNNING;
     b->nrunning++;
-
-    if (!s->stored) {
-        sbx_session_fds(s, fds);
-        sbx_broker_tell(b, SBX_LINK_STORE, SBX_KEEP_SESSION, 0, s, fds);
-        s->stored = 1;
-        SBX_FAULT("broker-create-stored");
-    }
 
     sbx_timer_del(&b->loop, &s->timer);
     sbx_change_clock(s);

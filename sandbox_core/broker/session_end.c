@@ -326,8 +326,8 @@ static void
 sbx_session_hang_up(sbx_session_t *s)
 {
     if (s->stored) {
-        sbx_broker_tell(s->broker, SBX_LINK_DROP, SBX_KEEP_SESSION, 0, s,
-                        NULL);
+        (void) sbx_broker_tell(s->broker, SBX_LINK_DROP, SBX_KEEP_SESSION, 0,
+                               s, NULL);
         s->stored = 0;
     }
 
@@ -382,6 +382,11 @@ sbx_session_unwatch(sbx_session_t *s)
     if (s->pidfd != -1) {
         (void) close(s->pidfd);
         s->pidfd = -1;
+    }
+
+    if (s->killer != -1) {
+        (void) close(s->killer);
+        s->killer = -1;
     }
 }
 

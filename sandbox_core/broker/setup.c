@@ -8,9 +8,15 @@
 #include <sys/mman.h>
 
 
+#define SBX_SETUP_AGAIN_MIN   500       /* ms */
+#define SBX_SETUP_AGAIN_MAX   10000
+
+
 static int sbx_setup_parts(sbx_broker_t *b, sbx_error_t *e);
+static int sbx_setup_programs(sbx_broker_t *b, sbx_error_t *e);
 static int sbx_setup_storage(sbx_broker_t *b, sbx_error_t *e);
 static void sbx_setup_probe(sbx_broker_t *b);
+static void sbx_setup_again(sbx_timer_t *timer);
 static void sbx_setup_tell(const sbx_broker_t *b,
     const sbx_config_t *config);
 static int sbx_setup_isolation(sbx_broker_t *b, sbx_error_t *e);
@@ -22,19 +28,36 @@ int
 sbx_setup(sbx_broker_t *b, sbx_error_t *e)
 {
     b->configured = 0;
+    b->setup_timer.handler = sbx_setup_again;
+    b->setup_timer.data = b;
 
-    sbx_setup_probe(b);
-
-    if (sbx_setup_parts(b, e) != 0
-        || sbx_setup_keep_config(b, e) != 0)
+    if (sbx_setup_base(b, e) != 0 || sbx_sweep(b, e) != 0
+        || sbx_setup_parts(b, e) != 0 || sbx_setup_keep_config(b, e) != 0)
     {
-        sbx_setup_undo(b);
+        b->problem = *e;
+
+        if (!b->restored) {
+            sbx_setup_undo(b);
+        }
+
+        b->setup_delay = b->setup_delay ? b->setup_delay * 2
+                                        : SBX_SETUP_AGAIN_MIN;
+
+        if (b->setup_delay > SBX_SETUP_AGAIN_MAX) {
+            b->setup_delay = SBX_SETUP_AGAIN_MAX;
+        }
+
+        (void) sbx_timer_set(&b->loop, &b->setup_timer, b->setup_delay);
+
         return -1;
     }
 
     (void) sbx_error(&b->problem, 0, SBX_OK, "%s", "");
+    sbx_timer_del(&b->loop, &b->setup_timer);
+    b->setup_delay = 0;
     b->configured = 1;
     b->ever_configured = 1;
+    b->restored = 1;
     sbx_outlet_configure(b);
     sbx_outlet_await(b);
     sbx_pool_configure(b);
@@ -43,12 +66,101 @@ sbx_setup(sbx_broker_t *b, sbx_error_t *e)
 }
 
 
+/* What was lacking may be there by now: memory, descriptors, room on a disk.
+ * Sessions live on meanwhile. */
+
+static void
+sbx_setup_again(sbx_timer_t *timer)
+{
+    char           before[sizeof(((sbx_error_t *) 0)->text)];
+    sbx_error_t    e;
+    sbx_broker_t  *b;
+
+    b = timer->data;
+
+    if (b->configured || b->ending) {
+        return;
+    }
+
+    memcpy(before, b->problem.text, sizeof(before));
+
+    if (sbx_setup(b, &e) == 0) {
+        sbx_log(SBX_LOG_NOTICE, NULL, 0, "sessions can be made now");
+
+    } else if (strcmp(before, e.text) != 0) {
+        sbx_log_error(SBX_LOG_ERROR, NULL, &e, "no session can be made");
+    }
+}
+
+
+/*
+ * The layers before anything else, so that /doctor can tell why the rest
+ * failed.  What an earlier broker has found out is not looked for again.
+ */
+
+int
+sbx_setup_base(sbx_broker_t *b, sbx_error_t *e)
+{
+    char  name[32];
+
+    if (b->based) {
+        return 0;
+    }
+
+    if (b->known.set) {
+        b->layers.probed = b->known.probed;
+        sbx_storage_named(b->config.storage_dir, b->options->state_dir,
+                          b->layers.storage_dir,
+                          sizeof(b->layers.storage_dir));
+
+    } else {
+        sbx_setup_probe(b);
+
+        if (sbx_preflight(b->options->state_dir, e) != 0) {
+            return -1;
+        }
+    }
+
+    (void) snprintf(name, sizeof(name), "sandbox-%s", b->tag);
+
+    if (sbx_ids_open(b, e) != 0) {
+        return -1;
+    }
+
+    if (sbx_cgroup_open(b->config.cgroup, name, &b->cgroup, e) != 0) {
+        b->cgroup_error = *e;
+        return -1;
+    }
+
+    if (sbx_setup_storage(b, e) != 0) {
+        return -1;
+    }
+
+    sbx_layers_settle(&b->layers, b->cgroup);
+    sbx_layers_storage(&b->layers, b->storage);
+    b->based = 1;
+
+    return 0;
+}
+
+
+/* What making sessions needs besides.  It may have been done in part. */
+
 static int
 sbx_setup_parts(sbx_broker_t *b, sbx_error_t *e)
 {
-    char  name[32], path[SBX_PATH_MAX];
+    return sbx_preflight(b->options->state_dir, e) == 0
+           && sbx_token_key(b, e) == 0
+           && sbx_setup_isolation(b, e) == 0
+           && sbx_setup_programs(b, e) == 0
+           && sbx_base_prepare(b->options->state_dir, e) == 0 ? 0 : -1;
+}
 
-    (void) snprintf(name, sizeof(name), "sandbox-%s", b->tag);
+
+static int
+sbx_setup_programs(sbx_broker_t *b, sbx_error_t *e)
+{
+    char  path[SBX_PATH_MAX];
 
     if (snprintf(path, sizeof(path), "%s/sandbox-init",
                  b->options->helper_dir)
@@ -58,38 +170,34 @@ sbx_setup_parts(sbx_broker_t *b, sbx_error_t *e)
                          "sandbox_helper_dir is too long");
     }
 
-    if (sbx_preflight(b->options->state_dir, e) != 0
-        || sbx_token_key(b, e) != 0
-        || sbx_ids_open(b, e) != 0)
+    if ((b->init_exe == -1 && sbx_init_exe(path, &b->init_exe, e) != 0)
+        || (b->filter == NULL
+            && sbx_seccomp_rest(&b->filter, &b->filter_size, e) != 0)
+        || (b->files_filter == NULL
+            && sbx_seccomp_files(&b->files_filter, &b->files_filter_size, e)
+               != 0)
+        || (b->init_filter == NULL
+            && sbx_seccomp_init(&b->init_filter, &b->init_filter_size, e)
+               != 0))
     {
         return -1;
     }
 
-    if (sbx_cgroup_open(b->config.cgroup, name, &b->cgroup, e) != 0) {
-        b->cgroup_error = *e;
-        return -1;
-    }
-
-    if (sbx_setup_storage(b, e) != 0
-        || sbx_setup_isolation(b, e) != 0
-        || sbx_init_exe(path, &b->init_exe, e) != 0
-        || sbx_seccomp_rest(&b->filter, &b->filter_size, e) != 0
-        || sbx_seccomp_files(&b->files_filter, &b->files_filter_size, e) != 0
-        || sbx_seccomp_init(&b->init_filter, &b->init_filter_size, e) != 0)
-    {
-        return -1;
-    }
-
-    return sbx_base_prepare(b->options->state_dir, e);
+    return 0;
 }
 
 
-/* Before anything else, so that /doctor can tell why the rest failed. */
+/* What has once been seen to work does: a probe may fail for a moment's lack
+ * of memory as well. */
 
 static void
 sbx_setup_probe(sbx_broker_t *b)
 {
-    sbx_probe_t  probe;
+    size_t        i;
+    sbx_probe_t   probe;
+    sbx_probed_t  probed;
+
+    b->probed = 1;
 
     memset(&probe, 0, sizeof(sbx_probe_t));
     probe.state_dir = b->options->state_dir;
@@ -99,8 +207,16 @@ sbx_setup_probe(sbx_broker_t *b)
     sbx_storage_named(b->config.storage_dir, b->options->state_dir,
                       b->layers.storage_dir, sizeof(b->layers.storage_dir));
 
-    sbx_probe(&probe, &b->layers.probed);
-    sbx_layers_settle(&b->layers, NULL);
+    sbx_probe(&probe, &probed);
+
+    for (i = 0; b->known.set && i < SBX_LAYER_MAX; i++) {
+        if (b->known.probed.err[i] == 0) {
+            probed.err[i] = 0;
+        }
+    }
+
+    b->layers.probed = probed;
+    sbx_layers_settle(&b->layers, b->cgroup);
 }
 
 
@@ -108,6 +224,12 @@ static int
 sbx_setup_storage(sbx_broker_t *b, sbx_error_t *e)
 {
     const char  *lacks;
+
+    if (b->known.set) {
+        return sbx_storage_again(&b->known.storage, b->config.storage_dir,
+                                 b->options->state_dir, b->tag, &b->storage,
+                                 e);
+    }
 
     if (sbx_storage_open((sbx_storage_kind_t) b->config.storage,
                          b->config.storage_dir, b->options->state_dir, b->tag,
@@ -136,12 +258,22 @@ static int
 sbx_setup_isolation(sbx_broker_t *b, sbx_error_t *e)
 {
     char      names[128];
+    size_t    i;
     uint64_t  weak;
+
+    /* what was lacking may be there now */
+
+    for (i = 0; !b->probed && i < SBX_LAYER_MAX; i++) {
+        if (b->layers.probed.err[i] != 0) {
+            sbx_setup_probe(b);
+        }
+    }
 
     sbx_layers_settle(&b->layers, b->cgroup);
     sbx_layers_storage(&b->layers, b->storage);
 
     if (sbx_layers_needed(&b->layers, e) != 0) {
+        b->probed = 0;
         return -1;
     }
 
@@ -182,23 +314,74 @@ sbx_setup_doctor(const sbx_broker_t *b, sbx_doctor_t *d)
 }
 
 
-/* The next broker starts with what this one was told last. */
+/*
+ * The next broker starts with what this one was told last, and with what the
+ * first one has found out of the machine.
+ */
 
 int
 sbx_setup_keep_config(sbx_broker_t *b, sbx_error_t *e)
 {
     sbx_auto_fd  fd = -1;
 
-    fd = memfd_create("config", MFD_CLOEXEC);
+    if (b->based) {
+        b->known.set = 1;
+        b->known.probed = b->layers.probed;
+        sbx_storage_known(b->storage, &b->known.storage);
+    }
+
+    fd = sbx_setup_config_fd(b);
 
     if (fd == -1
-        || sbx_write_all(fd, &b->config, sizeof(sbx_config_t)) == -1)
+        || sbx_broker_tell(b, SBX_LINK_STORE, SBX_KEEP_CONFIG, 0, NULL, &fd)
+           != 0)
     {
-        return sbx_error(e, errno, SBX_E_INTERNAL,
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
                          "cannot keep the configuration");
     }
 
-    sbx_broker_tell(b, SBX_LINK_STORE, SBX_KEEP_CONFIG, 0, NULL, &fd);
+    return 0;
+}
+
+
+int
+sbx_setup_config_fd(const sbx_broker_t *b)
+{
+    sbx_auto_fd  fd = -1;
+
+    fd = memfd_create("config", MFD_CLOEXEC);
+
+    if (fd == -1
+        || sbx_write_all(fd, &b->config, sizeof(sbx_config_t)) == -1
+        || sbx_write_all(fd, &b->known, sizeof(sbx_known_t)) == -1)
+    {
+        return -1;
+    }
+
+    return sbx_steal_fd(&fd);
+}
+
+
+int
+sbx_setup_stored(sbx_broker_t *b, int fd)
+{
+    int  rc;
+
+    rc = pread(fd, &b->config, sizeof(sbx_config_t), 0)
+         == sizeof(sbx_config_t)
+         && pread(fd, &b->known, sizeof(sbx_known_t), sizeof(sbx_config_t))
+            == sizeof(sbx_known_t);
+
+    (void) close(fd);
+
+    if (!rc) {
+        memset(&b->known, 0, sizeof(sbx_known_t));
+
+        return sbx_error(&b->problem, 0, SBX_E_UNAVAILABLE,
+                         "the stored configuration is of another size");
+    }
+
+    b->restored = 1;
 
     return 0;
 }
@@ -345,6 +528,8 @@ void
 sbx_setup_undo(sbx_broker_t *b)
 {
     b->configured = 0;
+    b->based = 0;
+    memset(&b->known, 0, sizeof(sbx_known_t));
 
     if (b->cgroup != NULL) {
         sbx_cgroup_close(b->cgroup);
@@ -367,6 +552,7 @@ sbx_setup_undo(sbx_broker_t *b)
     b->init_filter = NULL;
 
     if (b->nsessions == 0) {
+        sbx_sweep_close(b);
         sbx_ids_close(b);
     }
 }

@@ -773,3 +773,25 @@ sbx_cgroup_sweep(sbx_cgroup_t *cg, const char *id, sbx_error_t *e)
 
     return rc;
 }
+
+
+int
+sbx_cgroup_owner(const sbx_cgroup_t *cg, const char *id, uint64_t *owner)
+{
+    char         path[SBX_CGROUP_PATH_MAX];
+    struct stat  st;
+
+    *owner = 0;
+    (void) snprintf(path, sizeof(path), "%s/cgroup.procs", id);
+
+    if (fstatat(sbx_cgroup_role_dir(cg, SBX_ROLE_CORE), path, &st,
+                AT_SYMLINK_NOFOLLOW)
+        == -1)
+    {
+        return errno == ENOENT || errno == ENODEV ? 0 : -1;
+    }
+
+    *owner = st.st_uid;
+
+    return 0;
+}

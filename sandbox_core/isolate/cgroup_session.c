@@ -337,6 +337,14 @@ sbx_cgroup_session_end(sbx_cgroup_session_t *cs, sbx_error_t *e)
 
 
 int
+sbx_cgroup_session_killer(const sbx_cgroup_session_t *cs)
+{
+    return sbx_cgroup_open_file(cs->cg, SBX_ROLE_CORE, cs->id, "cgroup.kill",
+                                O_WRONLY);
+}
+
+
+int
 sbx_cgroup_session_freeze(sbx_cgroup_session_t *cs, int frozen,
     sbx_error_t *e)
 {

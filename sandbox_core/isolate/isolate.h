@@ -39,6 +39,10 @@ int sbx_cgroup_list(sbx_cgroup_t *cg,
 /* Kills what is in a session's groups and removes them, by id.  0 when all
  * is gone, 1 when something is still dying (call again), -1 error. */
 int sbx_cgroup_sweep(sbx_cgroup_t *cg, const char *id, sbx_error_t *e);
+/* The first id of the session that the groups were made for, as told to
+ * sbx_cgroup_session_owner(); 0: none, and no process of it; -1: errno. */
+int sbx_cgroup_owner(const sbx_cgroup_t *cg, const char *id,
+    uint64_t *owner);
 
 /*
  * <session>/init, <session>/work/files, <session>/work/run/<n>.  A small
@@ -50,6 +54,9 @@ int sbx_cgroup_session_create(sbx_cgroup_t *cg, const char *id,
     const sbx_limits_t *limits, int adopt, sbx_cgroup_session_t **cs,
     sbx_error_t *e);
 void sbx_cgroup_session_free(sbx_cgroup_session_t *cs);  /* keeps groups */
+/* A descriptor: whoever has it ends everything in the groups by writing "1",
+ * with whatever rights; -1: errno. */
+int sbx_cgroup_session_killer(const sbx_cgroup_session_t *cs);
 /* Memory, processes and cpus become those of limits. */
 int sbx_cgroup_session_change(sbx_cgroup_session_t *cs,
     const sbx_limits_t *limits, sbx_error_t *e);

@@ -29,6 +29,9 @@
 #define SBX_STORAGE_OVERLAY       3          /* the top, and work's own */
 
 
+static sbx_storage_t *sbx_storage_make(sbx_storage_kind_t kind,
+    const char *dir, const char *state_dir, const char *tag,
+    sbx_error_t *e);
 static int sbx_storage_try(sbx_storage_t *s, sbx_error_t *e);
 static int sbx_storage_dir(sbx_storage_t *s, sbx_error_t *e);
 static int sbx_storage_tmpfs(uint64_t bytes, uint64_t inodes, int *fd,
@@ -58,7 +61,6 @@ sbx_storage_open(sbx_storage_kind_t kind, const char *dir,
     const char *state_dir, const char *tag, sbx_storage_t **storage,
     sbx_error_t *e)
 {
-    int             n;
     sbx_storage_t  *s;
 
     /* it may come from a datagram */
@@ -67,30 +69,11 @@ sbx_storage_open(sbx_storage_kind_t kind, const char *dir,
         return sbx_error(e, 0, SBX_E_INVALID, "no such kind of storage");
     }
 
-    s = calloc(1, sizeof(sbx_storage_t));
+    s = sbx_storage_make(kind == SBX_STORAGE_AUTO ? SBX_STORAGE_IMAGE : kind,
+                         dir, state_dir, tag, e);
 
     if (s == NULL) {
-        return sbx_error(e, errno, SBX_E_INTERNAL, "no memory");
-    }
-
-    s->dir = -1;
-    s->kind = (kind == SBX_STORAGE_AUTO) ? SBX_STORAGE_IMAGE : kind;
-    sbx_storage_named(dir, state_dir, s->named, sizeof(s->named));
-
-    if (dir == NULL || dir[0] == '\0') {
-        n = snprintf(s->path, sizeof(s->path), "%s/%s", state_dir,
-                     s->kind == SBX_STORAGE_IMAGE ? "images" : "storage");
-
-    } else {
-        /* as with the state directory: the last part may be missing */
-        (void) mkdir(dir, 0755);
-        n = snprintf(s->path, sizeof(s->path), "%s/sandbox-%s", dir, tag);
-    }
-
-    if (n >= (int) sizeof(s->path)) {
-        sbx_storage_close(s);
-        return sbx_error(e, 0, SBX_E_UNAVAILABLE,
-                         "the directory of sandbox_storage is too long");
+        return -1;
     }
 
     if (sbx_storage_try(s, e) == -1) {
@@ -105,6 +88,86 @@ sbx_storage_open(sbx_storage_kind_t kind, const char *dir,
                         e->err != 0 ? strerror(e->err) : "");
         s->kind = SBX_STORAGE_TMPFS;
     }
+
+    *storage = s;
+
+    return 0;
+}
+
+
+static sbx_storage_t *
+sbx_storage_make(sbx_storage_kind_t kind, const char *dir,
+    const char *state_dir, const char *tag, sbx_error_t *e)
+{
+    int             n;
+    sbx_storage_t  *s;
+
+    s = calloc(1, sizeof(sbx_storage_t));
+
+    if (s == NULL) {
+        (void) sbx_error(e, errno, SBX_E_INTERNAL, "no memory");
+        return NULL;
+    }
+
+    s->dir = -1;
+    s->kind = kind;
+    sbx_storage_named(dir, state_dir, s->named, sizeof(s->named));
+
+    if (dir == NULL || dir[0] == '\0') {
+        n = snprintf(s->path, sizeof(s->path), "%s/%s", state_dir,
+                     s->kind == SBX_STORAGE_IMAGE ? "images" : "storage");
+
+    } else {
+        /* as with the state directory: the last part may be missing */
+        (void) mkdir(dir, 0755);
+        n = snprintf(s->path, sizeof(s->path), "%s/sandbox-%s", dir, tag);
+    }
+
+    if (n >= (int) sizeof(s->path)) {
+        (void) sbx_error(e, 0, SBX_E_UNAVAILABLE,
+                         "the directory of sandbox_storage is too long");
+        sbx_storage_close(s);
+        return NULL;
+    }
+
+    return s;
+}
+
+
+void
+sbx_storage_known(const sbx_storage_t *storage, sbx_storage_known_t *known)
+{
+    memset(known, 0, sizeof(sbx_storage_known_t));
+    known->kind = (uint32_t) storage->kind;
+    known->quota = storage->quota;
+    (void) snprintf(known->lacks, sizeof(known->lacks), "%s",
+                    storage->lacks);
+}
+
+
+/* The directory alone is opened: a disk that is full for the moment is no
+   reason to be another kind. */
+int
+sbx_storage_again(const sbx_storage_known_t *known, const char *dir,
+    const char *state_dir, const char *tag, sbx_storage_t **storage,
+    sbx_error_t *e)
+{
+    sbx_storage_t  *s;
+
+    s = sbx_storage_make((sbx_storage_kind_t) known->kind, dir, state_dir,
+                         tag, e);
+
+    if (s == NULL) {
+        return -1;
+    }
+
+    if (s->kind != SBX_STORAGE_TMPFS && sbx_storage_dir(s, e) == -1) {
+        sbx_storage_close(s);
+        return -1;
+    }
+
+    s->quota = known->quota != 0;
+    (void) snprintf(s->lacks, sizeof(s->lacks), "%s", known->lacks);
 
     *storage = s;
 
@@ -355,13 +418,20 @@ sbx_storage_remove(sbx_storage_t *storage, const char *id, sbx_error_t *e)
 }
 
 
-void
-sbx_storage_sweep(sbx_storage_t *storage,
-    int (*alive)(const char *id, void *data), void *data)
+int
+sbx_storage_sweep(sbx_storage_t *storage, const sbx_sweep_t *sweep,
+    sbx_error_t *e)
 {
-    if (sbx_storage_kind(storage) == SBX_STORAGE_DIRECTORY) {
-        sbx_directory_sweep(storage, alive, data);
-    }
+    return sbx_storage_kind(storage) == SBX_STORAGE_DIRECTORY
+           ? sbx_directory_sweep(storage, sweep, e) : 0;
+}
+
+
+unsigned
+sbx_storage_swept(sbx_storage_t *storage, const sbx_sweep_t *sweep)
+{
+    return sbx_storage_kind(storage) == SBX_STORAGE_DIRECTORY
+           ? sbx_directory_swept(storage, sweep) : 0;
 }
 
 

@@ -28,6 +28,22 @@ int sbx_storage_open(sbx_storage_kind_t kind, const char *dir,
     sbx_error_t *e);
 void sbx_storage_close(sbx_storage_t *storage);
 
+/*
+ * What was found out so, in fixed-size words: whoever has the same machine
+ * and directory again need not find it out, and does not find anything else.
+ */
+typedef struct {
+    uint32_t  kind;                   /* sbx_storage_kind_t, never AUTO */
+    uint32_t  quota;
+    char      lacks[200];
+} sbx_storage_known_t;
+
+void sbx_storage_known(const sbx_storage_t *storage,
+    sbx_storage_known_t *known);
+int sbx_storage_again(const sbx_storage_known_t *known, const char *dir,
+    const char *state_dir, const char *tag, sbx_storage_t **storage,
+    sbx_error_t *e);
+
 /* Never AUTO.  Here and below NULL stands for tmpfs. */
 sbx_storage_kind_t sbx_storage_kind(const sbx_storage_t *storage);
 /* Why AUTO is not an image, or why a directory has no quota; or "". */
@@ -71,9 +87,25 @@ void sbx_storage_forget(int disk);
  */
 int sbx_storage_remove(sbx_storage_t *storage, const char *id,
     sbx_error_t *e);
-/* Starts to remove what is there of sessions that are not alive. */
-void sbx_storage_sweep(sbx_storage_t *storage,
-    int (*alive)(const char *id, void *data), void *data);
+
+/*
+ * What is there of sessions that are not alive.  found() is told for which
+ * project its files count (0: none), and is 1 where that number is held until
+ * over().  _swept() goes on with what is being removed, few at a time, tells
+ * how much is left, and calls over() for the rest: with the number, or 0
+ * where it was not held.  -1: not all of it could be looked at,
+ * SBX_E_UNAVAILABLE.
+ */
+typedef struct {
+    int   (*alive)(const char *id, void *data);
+    int   (*found)(uint32_t project, void *data);
+    void  (*over)(const char *id, uint32_t project, int removed, void *data);
+    void   *data;
+} sbx_sweep_t;
+
+int sbx_storage_sweep(sbx_storage_t *storage, const sbx_sweep_t *sweep,
+    sbx_error_t *e);
+unsigned sbx_storage_swept(sbx_storage_t *storage, const sbx_sweep_t *sweep);
 
 
 /*

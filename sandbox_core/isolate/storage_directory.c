@@ -3,12 +3,16 @@
  * held by a project quota: every file below inherits the project, and the
  * kernel refuses blocks and inodes past the project's limits.  A project is
  * the first host id of its session, which no other has while anything of it
- * lives.  A session cannot leave its project: the kernel lets only the
+ * is there.  A session cannot leave its project: the kernel lets only the
  * initial user namespace change one.
  *
  * A tree may be as large and as deep as its session liked, so it is removed
  * by a child of the broker, one level at a time: what is below comes up
- * beside its parent, and no depth costs descriptors or stack.
+ * beside its parent, and no depth costs descriptors or stack.  The child may
+ * outlive its broker, and a later broker has the tree removed as well: they
+ * take turns by a lock, and neither touches the project's limits, which might
+ * be those of somebody else by then.  They are set anew for each session, and
+ * mean nothing without one.
  */
 
 #include "storage_private.h"
@@ -23,6 +27,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -33,6 +38,7 @@
 #define SBX_DIRECTORY_PROJECT  0x7fffffffu   /* of the probe: no session's */
 
 #define SBX_DIRECTORY_OVERLAY  2             /* the top, and work's own */
+#define SBX_DIRECTORY_SWEEPERS 4             /* children, of left trees */
 
 #ifndef SYS_quotactl_fd
 #define SYS_quotactl_fd        443
@@ -41,7 +47,9 @@
 
 struct sbx_removal_s {
     sbx_removal_t   *next;
-    pid_t            pid;
+    pid_t            pid;             /* 0: it waits for its turn */
+    uint32_t         project;         /* of one that is swept; 0 */
+    unsigned         swept:1;
     char             id[SBX_ID_MAX + 8];
 };
 
@@ -50,8 +58,13 @@ static int sbx_directory_project(int dir, uint32_t project);
 static int sbx_directory_quota(int dir, uint32_t project, uint64_t bytes,
     uint64_t inodes);
 static int sbx_directory_enforced(const sbx_storage_t *s);
-static int sbx_directory_start(sbx_storage_t *s, const char *id,
-    sbx_removal_t **out);
+static sbx_removal_t *sbx_directory_removal(sbx_storage_t *s,
+    const char *id);
+static int sbx_directory_start(const sbx_storage_t *s,
+    sbx_removal_t *removal);
+static int sbx_directory_ended(sbx_removal_t **at);
+static int sbx_directory_project_of(const sbx_storage_t *s, const char *id,
+    uint32_t *project);
 static void sbx_directory_child(const sbx_storage_t *s, const char *id)
     __attribute__((noreturn));
 static int sbx_directory_empty(int top);
@@ -231,20 +244,16 @@ sbx_directory_make(const sbx_storage_t *storage, const sbx_volume_t *volume,
 int
 sbx_directory_remove(sbx_storage_t *storage, const char *id, sbx_error_t *e)
 {
-    int             status;
-    pid_t           rc;
+    int             rc;
     sbx_removal_t  *removal, **at;
-
-    removal = NULL;
 
     for (at = &storage->removals; *at != NULL; at = &(*at)->next) {
         if (strcmp((*at)->id, id) == 0) {
-            removal = *at;
             break;
         }
     }
 
-    if (removal == NULL) {
+    if (*at == NULL) {
 
         if (faccessat(storage->dir, id, F_OK, AT_SYMLINK_NOFOLLOW) == -1
             && errno == ENOENT)
@@ -252,14 +261,76 @@ sbx_directory_remove(sbx_storage_t *storage, const char *id, sbx_error_t *e)
             return 0;
         }
 
-        if (sbx_directory_start(storage, id, &removal) == -1) {
+        removal = sbx_directory_removal(storage, id);
+
+        if (removal == NULL) {
             return sbx_error(e, errno, SBX_E_INTERNAL,
                              "the files of %s cannot be removed", id);
         }
 
+        at = &storage->removals;
+    }
+
+    /* too many processes for the moment: it is tried again */
+
+    if ((*at)->pid == 0) {
+        (void) sbx_directory_start(storage, *at);
         return 1;
     }
 
+    rc = sbx_directory_ended(at);
+
+    return rc == -1 ? sbx_error(e, 0, SBX_E_INTERNAL, "files of %s stay", id)
+                    : rc;
+}
+
+
+static sbx_removal_t *
+sbx_directory_removal(sbx_storage_t *s, const char *id)
+{
+    sbx_removal_t  *removal;
+
+    removal = calloc(1, sizeof(sbx_removal_t));
+
+    if (removal != NULL) {
+        (void) snprintf(removal->id, sizeof(removal->id), "%s", id);
+        removal->next = s->removals;
+        s->removals = removal;
+    }
+
+    return removal;
+}
+
+
+static int
+sbx_directory_start(const sbx_storage_t *s, sbx_removal_t *removal)
+{
+    pid_t  pid;
+
+    /* no exit signal: who reaps children by SIGCHLD does not see it */
+
+    pid = (pid_t) syscall(SYS_clone, 0, 0, 0, 0, 0);
+
+    if (pid == 0) {
+        sbx_directory_child(s, removal->id);
+    }
+
+    removal->pid = pid == -1 ? 0 : pid;
+
+    return pid == -1 ? -1 : 0;
+}
+
+
+/* 1: not yet; 0, -1: it is out of the list, and gone or not. */
+
+static int
+sbx_directory_ended(sbx_removal_t **at)
+{
+    int             status;
+    pid_t           rc;
+    sbx_removal_t  *removal;
+
+    removal = *at;
     status = 0;
     rc = waitpid(removal->pid, &status, WNOHANG | __WALL);
 
@@ -270,57 +341,15 @@ sbx_directory_remove(sbx_storage_t *storage, const char *id, sbx_error_t *e)
     *at = removal->next;
     free(removal);
 
-    if (rc == -1 || status != 0) {
-        return sbx_error(e, rc == -1 ? errno : 0, SBX_E_INTERNAL,
-                         "files of %s stay", id);
-    }
-
-    return 0;
-}
-
-
-static int
-sbx_directory_start(sbx_storage_t *s, const char *id, sbx_removal_t **out)
-{
-    sbx_removal_t  *removal;
-
-    removal = calloc(1, sizeof(sbx_removal_t));
-
-    if (removal == NULL) {
-        return -1;
-    }
-
-    (void) snprintf(removal->id, sizeof(removal->id), "%s", id);
-
-    /* no exit signal: who reaps children by SIGCHLD does not see it */
-
-    removal->pid = (pid_t) syscall(SYS_clone, 0, 0, 0, 0, 0);
-
-    if (removal->pid == 0) {
-        sbx_directory_child(s, id);
-    }
-
-    if (removal->pid == -1) {
-        free(removal);
-        return -1;
-    }
-
-    removal->next = s->removals;
-    s->removals = removal;
-    *out = removal;
-
-    return 0;
+    return rc == -1 || status != 0 ? -1 : 0;
 }
 
 
 static void
 sbx_directory_child(const sbx_storage_t *s, const char *id)
 {
-    int             dir, parent, rc;
-    uint32_t        project;
-    struct fsxattr  attr;
-
-    project = 0;
+    int          dir, parent, rc;
+    struct stat  st;
 
     dir = openat(s->dir, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 
@@ -341,18 +370,18 @@ sbx_directory_child(const sbx_storage_t *s, const char *id)
 
     (void) sbx_sys_close_range(2, ~0u, 0);
 
-    if (ioctl(0, FS_IOC_FSGETXATTR, &attr) == 0) {
-        project = attr.fsx_projid;
+    /* an earlier broker's child may be at it */
+
+    while (flock(0, LOCK_EX) == -1 && errno == EINTR) { /* void */ }
+
+    if (fstat(0, &st) == 0 && st.st_nlink == 0) {
+        _exit(0);
     }
 
     rc = sbx_directory_empty(0);
 
-    if (unlinkat(1, id, AT_REMOVEDIR) == -1) {
+    if (unlinkat(1, id, AT_REMOVEDIR) == -1 && errno != ENOENT) {
         rc = -1;
-    }
-
-    if (rc == 0 && project != 0) {
-        (void) sbx_directory_quota(1, project, 0, 0);
     }
 
     _exit(rc != 0);
@@ -458,35 +487,141 @@ sbx_directory_raise(int top, const char *name, uint64_t *number)
 }
 
 
-void
-sbx_directory_sweep(sbx_storage_t *storage,
-    int (*alive)(const char *id, void *data), void *data)
+/* 0: none, as of a file, or where there are no projects. */
+
+static int
+sbx_directory_project_of(const sbx_storage_t *s, const char *id,
+    uint32_t *project)
+{
+    sbx_auto_fd     dir = -1;
+    struct fsxattr  attr;
+
+    *project = 0;
+    dir = openat(s->dir, id, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (dir == -1) {
+        return errno == ENOTDIR || errno == ELOOP || errno == ENOENT ? 0 : -1;
+    }
+
+    if (ioctl(dir, FS_IOC_FSGETXATTR, &attr) == 0) {
+        *project = attr.fsx_projid;
+    }
+
+    return 0;
+}
+
+
+int
+sbx_directory_sweep(sbx_storage_t *storage, const sbx_sweep_t *sweep,
+    sbx_error_t *e)
 {
     int             fd;
     DIR            *dir;
-    sbx_error_t     ignored;
+    uint32_t        project;
+    sbx_removal_t  *removal;
     struct dirent  *entry;
 
     fd = openat(storage->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     dir = (fd == -1) ? NULL : fdopendir(fd);
 
     if (dir == NULL) {
-        return;
+        (void) sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "cannot list \"%.160s\" of sandbox_storage",
+                         storage->path);
+
+        if (fd != -1) {
+            (void) close(fd);
+        }
+
+        return -1;
     }
 
     while ((entry = readdir(dir)) != NULL) {
-        if (entry->d_name[0] != '.' && strlen(entry->d_name) <= SBX_ID_MAX
-            && !alive(entry->d_name, data))
+        if (entry->d_name[0] == '.' || strlen(entry->d_name) > SBX_ID_MAX
+            || sweep->alive(entry->d_name, sweep->data))
         {
-            (void) sbx_directory_remove(storage, entry->d_name, &ignored);
+            continue;
         }
+
+        for (removal = storage->removals;
+             removal != NULL && strcmp(removal->id, entry->d_name) != 0;
+             removal = removal->next) { /* void */ }
+
+        if (removal != NULL) {
+            continue;
+        }
+
+        if (sbx_directory_project_of(storage, entry->d_name, &project) == -1
+            || (removal = sbx_directory_removal(storage, entry->d_name))
+               == NULL)
+        {
+            (void) sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                             "files of %.40s cannot be looked at",
+                             entry->d_name);
+            (void) closedir(dir);
+            return -1;
+        }
+
+        removal->swept = 1;
+        removal->project = sweep->found(project, sweep->data) ? project : 0;
     }
 
     (void) closedir(dir);
+
+    return 0;
+}
+
+
+/* A server that was killed with all of its sessions leaves as many trees. */
+
+unsigned
+sbx_directory_swept(sbx_storage_t *storage, const sbx_sweep_t *sweep)
+{
+    int             rc;
+    char            id[SBX_ID_MAX + 8];
+    unsigned        left, running;
+    uint32_t        project;
+    sbx_removal_t  *removal, **at;
+
+    left = 0;
+    running = 0;
+    at = &storage->removals;
+
+    while (*at != NULL) {
+        removal = *at;
+
+        if (!removal->swept) {
+            at = &removal->next;
+            continue;
+        }
+
+        project = removal->project;
+        (void) strcpy(id, removal->id);
+        rc = 1;
+
+        if (removal->pid != 0) {
+            rc = sbx_directory_ended(at);
+
+        } else if (running < SBX_DIRECTORY_SWEEPERS) {
+            (void) sbx_directory_start(storage, removal);
+        }
+
+        if (rc == 1) {
+            running += removal->pid != 0;
+            left++;
+            at = &removal->next;
+            continue;
+        }
+
+        sweep->over(id, project, rc == 0, sweep->data);
+    }
+
+    return left;
 }
 
 
 /* Who removes goes on; at the next start it is begun again where it ended. */
+
 void
 sbx_directory_close(sbx_storage_t *storage)
 {
@@ -495,7 +630,11 @@ sbx_directory_close(sbx_storage_t *storage)
     while (storage->removals != NULL) {
         removal = storage->removals;
         storage->removals = removal->next;
-        (void) waitpid(removal->pid, NULL, WNOHANG | __WALL);
+
+        if (removal->pid != 0) {
+            (void) waitpid(removal->pid, NULL, WNOHANG | __WALL);
+        }
+
         free(removal);
     }
 }

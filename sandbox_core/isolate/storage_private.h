@@ -34,8 +34,10 @@ int sbx_directory_make(const sbx_storage_t *storage,
     const sbx_volume_t *volume, int *root, sbx_error_t *e);
 int sbx_directory_remove(sbx_storage_t *storage, const char *id,
     sbx_error_t *e);
-void sbx_directory_sweep(sbx_storage_t *storage,
-    int (*alive)(const char *id, void *data), void *data);
+int sbx_directory_sweep(sbx_storage_t *storage, const sbx_sweep_t *sweep,
+    sbx_error_t *e);
+unsigned sbx_directory_swept(sbx_storage_t *storage,
+    const sbx_sweep_t *sweep);
 void sbx_directory_close(sbx_storage_t *storage);
 
 
