@@ -7,6 +7,7 @@
 use strict;
 use warnings;
 
+use Fcntl qw(:flock);
 use FindBin;
 use lib "$FindBin::Bin/lib";
 
@@ -164,6 +165,41 @@ subtest 'the limit outlives the broker' => sub {
     within_percent($n * 65536 + 10_000_000, 20 * $MB, 3, 'the rest of it');
     like($errno, qr/^(?:EDQUOT|ENOSPC)$/, 'then no more');
     is(destroy($s)->{status}, 204, 'DELETE');
+};
+
+
+# Everything is killed, and what removes a tree is held up: whoever comes next
+# has another number, and a limit that stays.
+
+subtest 'a tree that is still being removed has its number to itself' => sub {
+    my $s = make(disk => '30MB');
+    run($s, 'head -c 20000000 /dev/zero > f');
+    my ($keeper, $broker) = ($t->keeper, $t->broker);
+
+    kill 'STOP', $broker;
+    kill 'KILL', $keeper, $broker;
+    ok(until_true(sub { !grep { SandboxTest::alive($_) } $keeper, $broker },
+                  20), 'keeper and broker are dead');
+
+    open my $tree, '<', "$dir/$s" or die "$dir/$s: $!";
+    ok(flock($tree, LOCK_EX), 'another is at work on the tree');
+    $t->reload;
+    ok(until_true(sub { ($t->broker // $broker) != $broker && $t->ready },
+                  20), 'there is another pair');
+    $t->note_processes;
+
+    my $next = make(disk => '30MB');
+    ok(-d "$dir/$s", 'the tree is there, and so is the next session');
+    my @number = map { (split ' ', `lsattr -pd $dir/$_`)[0] } $s, $next;
+    isnt($number[1], $number[0], "which has another number (@number)");
+
+    close $tree;
+    ok(until_true(sub { !-e "$dir/$s" }, 20), 'the tree goes');
+
+    my ($n, $errno) = until_no($next, 'bytes');
+    within_percent($n * 65536, 30 * $MB, 3, 'its limit is what it was');
+    like($errno, qr/^(?:EDQUOT|ENOSPC)$/, 'and is met');
+    is(destroy($next)->{status}, 204, 'DELETE');
 };
 
 

@@ -16,6 +16,7 @@ static void sbx_call_told(sbx_call_out_t *call);
 static void sbx_call_stalled(sbx_timer_t *timer);
 static void sbx_call_flush(sbx_call_out_t *call);
 static int sbx_call_room(sbx_call_out_t *call, size_t size);
+static int sbx_call_passing(int err);
 
 
 sbx_call_out_t *
@@ -266,14 +267,26 @@ void
 sbx_call_fill(sbx_f_error_t *error, const sbx_error_t *e)
 {
     memset(error, 0, sizeof(sbx_f_error_t));
-    error->code = e->code;
+    error->code = e->code == SBX_E_INTERNAL && sbx_call_passing(e->err)
+                  ? SBX_E_UNAVAILABLE : e->code;
     error->err = e->err;
     memcpy(error->text, e->text, sizeof(error->text));
     error->text[sizeof(error->text) - 1] = '\0';
 
-    if (e->code == SBX_E_UNAVAILABLE) {
+    if (error->code == SBX_E_UNAVAILABLE) {
         error->retry_after = 1;
     }
+}
+
+
+/* What the node is short of for the moment, wherever that was found: a moment
+ * later all may be well. */
+
+static int
+sbx_call_passing(int err)
+{
+    return err == EAGAIN || err == ENOMEM || err == ENOBUFS || err == EMFILE
+           || err == ENFILE || err == ENOSPC || err == ETOOMANYREFS;
 }
 
 

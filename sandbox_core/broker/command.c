@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -21,6 +22,7 @@
 #define SBX_COMMAND_BACKOFF_MAX   2000
 #define SBX_COMMAND_RETRY         20        /* where no event tells */
 #define SBX_COMMAND_NUMBERS       "numbers"
+#define SBX_COMMAND_NUMBERS_NEW   "numbers.new"
 #define SBX_COMMAND_FDS                                                      \
     (SBX_TASK_FD_ATTACH|SBX_TASK_FD_KILL|SBX_TASK_FD_CPU)
 
@@ -251,7 +253,8 @@ sbx_command_make(sbx_session_t *s, sbx_error_t *e)
 
 /*
  * A number is never used twice, by a later broker neither: numbers are
- * reserved in steps in a file, which survives the process that wrote it.
+ * reserved in steps in a file, which survives the process that wrote it.  It
+ * is there whole or as it was, whatever a disk that is full makes of it.
  */
 
 static int
@@ -270,11 +273,14 @@ sbx_command_number(sbx_session_t *s, sbx_error_t *e)
     }
 
     reserved = s->reserved + SBX_NUMBERS_STEP;
-    fd = openat(s->dir, SBX_COMMAND_NUMBERS,
-                O_WRONLY|O_CREAT|O_CLOEXEC|O_NOFOLLOW, 0600);
+    fd = openat(s->dir, SBX_COMMAND_NUMBERS_NEW,
+                O_WRONLY|O_CREAT|O_TRUNC|O_CLOEXEC|O_NOFOLLOW, 0600);
 
     if (fd == -1
-        || pwrite(fd, &reserved, sizeof(reserved), 0) != sizeof(reserved))
+        || sbx_write_all(fd, &reserved, sizeof(reserved)) != 0
+        || renameat(s->dir, SBX_COMMAND_NUMBERS_NEW, s->dir,
+                    SBX_COMMAND_NUMBERS)
+           == -1)
     {
         return sbx_error(e, errno, SBX_E_UNAVAILABLE,
                          "cannot reserve commands' numbers");
@@ -289,6 +295,7 @@ sbx_command_number(sbx_session_t *s, sbx_error_t *e)
 int
 sbx_command_numbers(sbx_session_t *s, int adopt)
 {
+    ssize_t      n;
     uint32_t     reserved;
     sbx_auto_fd  fd = -1;
 
@@ -305,10 +312,13 @@ sbx_command_numbers(sbx_session_t *s, int adopt)
 
         reserved = SBX_NUMBERS_STEP;
 
-    } else if (sbx_read_full(fd, &reserved, sizeof(reserved))
-               != sizeof(reserved))
-    {
-        return -1;
+    } else {
+        n = sbx_read_full(fd, &reserved, sizeof(reserved));
+
+        if (n != sizeof(reserved)) {
+            errno = n == -1 ? errno : EPROTO;
+            return -1;
+        }
     }
 
     s->number = reserved;

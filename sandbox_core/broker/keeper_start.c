@@ -385,9 +385,9 @@ sbx_keeper_inherit(sbx_keeper_t *k, sbx_error_t *e)
 void
 sbx_keeper_pid_file(sbx_keeper_t *k, const char *name, pid_t pid)
 {
-    int          n;
+    int          err, n;
     char         text[32], temp[64];
-    sbx_auto_fd  fd = -1;
+    sbx_auto_fd  fd = -1, old = -1;
 
     n = snprintf(text, sizeof(text), "%d\n", (int) pid);
     (void) snprintf(temp, sizeof(temp), "%s.new", name);
@@ -395,10 +395,26 @@ sbx_keeper_pid_file(sbx_keeper_t *k, const char *name, pid_t pid)
     fd = openat(k->state, temp,
                 O_WRONLY|O_CREAT|O_TRUNC|O_CLOEXEC|O_NOFOLLOW, 0600);
 
-    if (fd == -1 || fchmod(fd, 0644) == -1
-        || sbx_write_all(fd, text, (size_t) n) == -1
-        || renameat(k->state, temp, k->state, name) == -1)
+    if (fd != -1 && fchmod(fd, 0644) == 0
+        && sbx_write_all(fd, text, (size_t) n) == 0
+        && renameat(k->state, temp, k->state, name) == 0)
     {
+        return;
+    }
+
+    /* a disk that is full has room for what is there already: a name of a
+     * process that has died would be worse than one that is not written whole
+     */
+
+    err = errno;
+    (void) unlinkat(k->state, temp, 0);
+    old = openat(k->state, name, O_WRONLY|O_CLOEXEC|O_NOFOLLOW);
+
+    if (old == -1 || pwrite(old, text, (size_t) n, 0) != n
+        || ftruncate(old, n) == -1)
+    {
+        (void) unlinkat(k->state, name, 0);
+        errno = err;
         sbx_log(SBX_LOG_WARN, NULL, errno, "cannot write \"%s/%s\"",
                 k->options->state_dir, name);
     }

@@ -387,6 +387,16 @@ sbx_child_exec(sbx_child_t *child, sbx_error_t *e)
 }
 
 
+/* No number that high is to be had: EINVAL. */
+
+static int
+sbx_child_full(sbx_error_t *e)
+{
+    return sbx_error(e, errno == EINVAL ? EMFILE : errno, SBX_E_INTERNAL,
+                     "fcntl() failed");
+}
+
+
 /* First out of the way of the numbers that are wanted, then down to them. */
 static int
 sbx_child_fds(sbx_child_t *child, int *exe, sbx_error_t *e)
@@ -418,7 +428,7 @@ sbx_child_fds(sbx_child_t *child, int *exe, sbx_error_t *e)
         fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, SBX_FD_HIGH);
 
         if (fds[i] == -1) {
-            return sbx_error(e, errno, SBX_E_INTERNAL, "fcntl() failed");
+            return sbx_child_full(e);
         }
     }
 
@@ -426,7 +436,7 @@ sbx_child_fds(sbx_child_t *child, int *exe, sbx_error_t *e)
     child->status = fcntl(child->status, F_DUPFD_CLOEXEC, SBX_FD_HIGH);
 
     if (*exe == -1 || child->status == -1) {
-        return sbx_error(e, errno, SBX_E_INTERNAL, "fcntl() failed");
+        return sbx_child_full(e);
     }
 
     for (i = 0; i < n; i++) {

@@ -6,7 +6,9 @@
 #include <dirent.h>
 #include <linux/loop.h>
 #include <linux/major.h>
+#include <sys/file.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 
 
@@ -332,6 +334,151 @@ test_directory(void)
 }
 
 
+/*
+ * Trees that an earlier broker left, each of which another process is at
+ * work on for as long as the test likes.
+ */
+
+#define TREES   10
+
+static unsigned  swept_found;
+static unsigned  swept_over;
+
+
+static int
+swept_alive(const char *id, void *data)
+{
+    (void) data;
+
+    return strcmp(id, ID) == 0;
+}
+
+
+static int
+swept_find(uint32_t project, void *data)
+{
+    (void) project;
+    (void) data;
+    swept_found++;
+
+    return 0;
+}
+
+
+static void
+swept_end(const char *id, uint32_t project, int removed, void *data)
+{
+    (void) id;
+    (void) project;
+    (void) data;
+    swept_over += removed != 0;
+}
+
+
+/* Children that remove something, and any that nobody has waited for. */
+
+static unsigned
+removers(unsigned *zombies)
+{
+    char      path[64], text[512], *p;
+    FILE     *list;
+    pid_t     pid;
+    unsigned  n;
+
+    n = 0;
+    *zombies = 0;
+    (void) snprintf(path, sizeof(path), "/proc/self/task/%d/children",
+                    (int) syscall(SYS_gettid));
+    list = fopen(path, "re");
+
+    while (list != NULL && fscanf(list, "%d", &pid) == 1) {
+        (void) snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
+
+        if (sbx_read_at(AT_FDCWD, path, text, sizeof(text)) > 0) {
+            p = strrchr(text, ')');
+            *zombies += p != NULL && p[2] == 'Z';
+            n++;
+        }
+    }
+
+    if (list != NULL) {
+        (void) fclose(list);
+    }
+
+    return n;
+}
+
+
+static void
+test_swept(void)
+{
+    int          at[TREES], i;
+    char         path[PATH_MAX];
+    unsigned     left, rounds, zombies;
+    sbx_error_t  e;
+    sbx_sweep_t  sweep = { swept_alive, swept_find, swept_end, NULL };
+
+    if (!ok(sbx_storage_open(SBX_STORAGE_DIRECTORY, NULL, inside_state, "t",
+                             &inside_storage, &e) == 0,
+            "a storage with trees of an earlier broker"))
+    {
+        return;
+    }
+
+    (void) snprintf(path, sizeof(path), "%s/storage/" ID, inside_state);
+    (void) mkdir(path, 0700);
+
+    for (i = 0; i < TREES; i++) {
+        (void) snprintf(path, sizeof(path), "%s/storage/iold%02d",
+                        inside_state, i);
+        (void) mkdir(path, 0700);
+        at[i] = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        (void) mkdirat(at[i], "d", 0700);
+        (void) flock(at[i], LOCK_EX);
+    }
+
+    is_int(sbx_storage_sweep(inside_storage, &sweep, &e), 0, "is swept");
+    is_int(swept_found, TREES, "and tells of each of them");
+
+    for (rounds = 0; rounds < 20; rounds++) {
+        left = sbx_storage_swept(inside_storage, &sweep);
+        (void) usleep(5000);
+    }
+
+    is_int(left, TREES, "none is gone while another is at work on it");
+    is_int(removers(&zombies), 4, "few are removed at a time");
+    is_int(entries("storage"), TREES + 1, "and nothing is taken away");
+
+    /* the other one has done all of it here, and half of it there */
+
+    for (i = 0; i < TREES; i++) {
+        (void) unlinkat(at[i], "d", AT_REMOVEDIR);
+        (void) snprintf(path, sizeof(path), "%s/storage/iold%02d",
+                        inside_state, i);
+
+        if (i % 2 == 0) {
+            (void) rmdir(path);
+        }
+
+        (void) close(at[i]);
+    }
+
+    for (rounds = 0; left != 0 && rounds < 10000; rounds++) {
+        left = sbx_storage_swept(inside_storage, &sweep);
+        (void) usleep(2000);
+    }
+
+    is_int(swept_over, TREES, "all are told to be gone");
+    is_int(entries("storage"), 1, "and are, but for who lives");
+    is_int(removers(&zombies), 0, "no child stays");
+
+    (void) snprintf(path, sizeof(path), "%s/storage/" ID, inside_state);
+    (void) rmdir(path);
+    sbx_storage_close(inside_storage);
+    inside_storage = NULL;
+}
+
+
 static int
 storage_test(void)
 {
@@ -356,6 +503,7 @@ storage_test(void)
     }
 
     test_directory();
+    test_swept();
     inside_done();
 
     return done_testing();
