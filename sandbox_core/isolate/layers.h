@@ -3,8 +3,9 @@
  * and what a session can do without.
  *
  * What the kernel can do is tried out by a child that lives for a moment in
- * namespaces of its own (probe.c), once for each broker; what control groups
- * can do was tried when they were opened.  Nobody asks for version numbers.
+ * namespaces of its own (probe.c), by the first broker, and by later ones if
+ * something was lacking; what control groups can do was tried when they were
+ * opened.  Nobody asks for version numbers.
  */
 
 #ifndef SBX_LAYERS_H
