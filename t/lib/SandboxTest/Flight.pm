@@ -35,8 +35,7 @@ sub begin {
 
     $self->{id} = create_ok({ timeout_s => 3600, %MORE });
     $self->{still} = create_ok({ timeout_s => 3600, %MORE });
-    $self->{data} = join '', map { pack 'N', $_ * 2654435761 % 2**32 }
-                    1 .. $FILE / 4;
+    $self->{data} = join '', map { pack('N', $_) x 16 } 1 .. $FILE / 64;
 
     for my $id ($self->sessions) {
         put($id, 'mark', $id);
