@@ -319,8 +319,17 @@ build/t/inside/%: t/lib/inside/%.c $(wildcard t/lib/inside/*.h)
 	$(call say,CC,$<)
 	$(Q)gcc -std=gnu11 -D_GNU_SOURCE -O2 -static -o $@ $<
 
+# What tests load into nginx.
+PRELOAD    := $(patsubst t/lib/%.c,build/t/%.so,$(wildcard t/lib/preload/*.c))
+
+build/t/preload/%.so: t/lib/preload/%.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)gcc -std=gnu11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -fPIC -shared \
+	    -o $@ $< -ldl
+
 .PHONY: test-programs
-test-programs: $(TEST_PROGS) $(INSIDE)
+test-programs: $(TEST_PROGS) $(INSIDE) $(PRELOAD)
 	@:
 
 # What t/survive/ runs against: a build with the points of sandbox_fault.h.

@@ -207,6 +207,8 @@ typedef struct ngx_http_sandbox_json_s {
     off_t                         size;
     ngx_uint_t                    failed;
     ngx_uint_t                    ascii;      /* what is not is escaped; off */
+    ngx_uint_t                    later;      /* has what is yet to be
+                                                 written, and no size */
 } ngx_http_sandbox_json_t;
 
 void ngx_http_sandbox_json_init(ngx_http_sandbox_json_t *j, ngx_pool_t *pool);
@@ -239,7 +241,35 @@ void ngx_http_sandbox_json_seconds(ngx_http_sandbox_json_t *j, uint64_t us);
 /* unix milliseconds as a quoted RFC 3339 UTC time */
 void ngx_http_sandbox_json_time(ngx_http_sandbox_json_t *j, int64_t ms);
 
-/* Sends status and the text as application/json; for the finalizer. */
+/*
+ * A quoted string, or base64 in quotes, that is written when what is before it
+ * has been sent.  chain is of bytes in memory; all of it is to stay, or with
+ * "free", which is so once for each, is given back to the request's pool as it
+ * goes.  For _send() alone.
+ */
+void ngx_http_sandbox_json_later(ngx_http_sandbox_json_t *j,
+    const ngx_chain_t *chain, size_t len, ngx_uint_t base64,
+    ngx_uint_t free);
+/* The base64 of a part, of whole groups of three bytes but for the last. */
+void ngx_http_sandbox_json_base64_piece(ngx_http_sandbox_json_t *j,
+    const void *s, size_t len);
+/* A part of a string whose parts may end within a character: tail is what was
+ * kept of the last one. */
+typedef struct {
+    u_char                        bytes[8];
+    size_t                        len;
+} ngx_http_sandbox_json_tail_t;
+
+void ngx_http_sandbox_json_piece(ngx_http_sandbox_json_t *j,
+    ngx_http_sandbox_json_tail_t *tail, const u_char *data, size_t len,
+    ngx_uint_t last);
+
+/*
+ * Sends status and the text as application/json; for the finalizer.  What is
+ * long goes in pieces, each when the client has taken the one before, and the
+ * worker serves others in between: NGX_DONE, and the request is finalized
+ * after the last.
+ */
 ngx_int_t ngx_http_sandbox_json_send(ngx_http_request_t *r,
     ngx_uint_t status, ngx_http_sandbox_json_t *j);
 
@@ -347,6 +377,7 @@ typedef struct {
                                                    body_stream()'s own */
     void                         *data;         /* the handler's own */
     struct ngx_http_sandbox_stream_s  *stream;  /* that is being sent */
+    void                         *answer;       /* the same in pieces */
     ngx_int_t                   (*refuse)(ngx_http_request_t *r,
                                     const ngx_http_sandbox_refusal_t
                                         *refusal);
@@ -593,6 +624,22 @@ ngx_int_t ngx_http_sandbox_full_path(ngx_cycle_t *cycle, ngx_str_t *path);
 ngx_int_t ngx_http_sandbox_init_module(ngx_cycle_t *cycle);
 ngx_int_t ngx_http_sandbox_init_process(ngx_cycle_t *cycle);
 void ngx_http_sandbox_exit_process(ngx_cycle_t *cycle);
+
+/*
+ * ---- turns ---------------------------------------------------------------
+ */
+
+void ngx_http_sandbox_turn_init(ngx_cycle_t *cycle);
+/* Has ev's handler called once those who wait have been; it may be deleted as
+ * any posted event, and is in no other queue. */
+void ngx_http_sandbox_turn_wait(ngx_event_t *ev);
+/* Bytes that were handled without waiting; whether that is enough of them,
+ * and who has more waits. */
+void ngx_http_sandbox_turn_spend(size_t bytes);
+ngx_uint_t ngx_http_sandbox_turn_over(void);
+
+/* The body of an answer whose header has gone; returns as _json_send(). */
+ngx_int_t ngx_http_sandbox_answer(ngx_http_request_t *r, ngx_chain_t *body);
 
 void ngx_http_sandbox_call_init(ngx_cycle_t *cycle);
 void ngx_http_sandbox_call_exit(void);

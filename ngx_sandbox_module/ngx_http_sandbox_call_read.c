@@ -22,6 +22,7 @@
 
 
 #define NGX_HTTP_SANDBOX_CALL_FRAMES    32        /* read at once */
+#define NGX_HTTP_SANDBOX_CALL_BYTES     65536     /* or so many bytes */
 #define NGX_HTTP_SANDBOX_CALL_BUFFER    (sizeof(sbx_frame_t) + SBX_FRAME_MAX)
 #define NGX_HTTP_SANDBOX_CALL_SPARE     8         /* buffers that are kept */
 #define NGX_HTTP_SANDBOX_CALL_FIXED     1280      /* largest fixed payload */
@@ -243,19 +244,33 @@ static void
 ngx_http_sandbox_call_read(ngx_http_sandbox_call_t *call)
 {
     int             got;
+    size_t          bytes;
     u_char         *buf;
     ngx_int_t       rc;
     ngx_uint_t      dead, n, news;
     sbx_frame_t     frame;
+    ngx_event_t    *rev;
     const uint8_t  *payload;
 
+    rev = call->connection->read;
+
+    if (rev->posted || ngx_http_sandbox_turn_over()) {
+        ngx_http_sandbox_turn_wait(rev);
+        return;
+    }
+
     rc = NGX_OK;
+    bytes = 0;
     dead = 0;
     /* cleared before this returns */
     /* cppcheck-suppress autoVariables */
     call->dead = &dead;
 
     for (n = 0; n < NGX_HTTP_SANDBOX_CALL_FRAMES; n++) {
+
+        if (bytes >= NGX_HTTP_SANDBOX_CALL_BYTES) {
+            break;
+        }
 
         if (call->stopped) {
             rc = NGX_AGAIN;
@@ -271,6 +286,8 @@ ngx_http_sandbox_call_read(ngx_http_sandbox_call_t *call)
         if (got == 1) {
             buf = call->wire.buf;
             news = ngx_http_sandbox_call_news(call, &frame);
+            bytes += sizeof(sbx_frame_t) + frame.length;
+            ngx_http_sandbox_turn_spend(sizeof(sbx_frame_t) + frame.length);
             rc = ngx_http_sandbox_call_deliver(call, &frame, payload);
 
             if (dead) {
@@ -310,7 +327,7 @@ ngx_http_sandbox_call_read(ngx_http_sandbox_call_t *call)
     switch (rc) {
 
     case NGX_OK:
-        ngx_post_event(call->connection->read, &ngx_posted_next_events);
+        ngx_http_sandbox_turn_wait(rev);
         return;
 
     case NGX_AGAIN:

@@ -1,17 +1,39 @@
 #include "ngx_http_sandbox.h"
+#include "ngx_http_sandbox_stream.h"
 
 
 #define NGX_HTTP_SANDBOX_JSON_FIRST    1024
 #define NGX_HTTP_SANDBOX_JSON_BLOCK    65536
 
+/* the longest that stands for one character: two escapes */
+#define NGX_HTTP_SANDBOX_JSON_WIDEST   12
+
+/* above which an answer goes out in pieces */
+#define NGX_HTTP_SANDBOX_JSON_WHOLE    65536
+
 
 static u_char *ngx_http_sandbox_json_reserve(ngx_http_sandbox_json_t *j,
-    size_t *room);
-static size_t ngx_http_sandbox_json_plain(const u_char *p, size_t len);
-static void ngx_http_sandbox_json_escape(ngx_http_sandbox_json_t *j,
-    const u_char *p, size_t len);
+    size_t least, size_t *room);
+static u_char *ngx_http_sandbox_json_escape(
+    const ngx_http_sandbox_json_t *j, u_char *to, const u_char *p,
+    size_t len);
 static size_t ngx_http_sandbox_json_utf8(const u_char *p, size_t len,
     ngx_uint_t *valid);
+
+
+/* What ASCII characters are in a string; NULL: themselves. */
+
+static const char *const  ngx_http_sandbox_json_escapes[0x80] = {
+    "\\u0000", "\\u0001", "\\u0002", "\\u0003",
+    "\\u0004", "\\u0005", "\\u0006", "\\u0007",
+    "\\b",     "\\t",     "\\n",     "\\u000b",
+    "\\f",     "\\r",     "\\u000e", "\\u000f",
+    "\\u0010", "\\u0011", "\\u0012", "\\u0013",
+    "\\u0014", "\\u0015", "\\u0016", "\\u0017",
+    "\\u0018", "\\u0019", "\\u001a", "\\u001b",
+    "\\u001c", "\\u001d", "\\u001e", "\\u001f",
+    ['"'] = "\\\"", ['\\'] = "\\\\"
+};
 
 
 void
@@ -24,13 +46,16 @@ ngx_http_sandbox_json_init(ngx_http_sandbox_json_t *j, ngx_pool_t *pool)
     j->size = 0;
     j->failed = 0;
     j->ascii = 0;
+    j->later = 0;
 }
 
 
-/* Where to write, and how much fits; NULL when out of memory. */
+/* Where to write, and how much fits, which is at least so much; NULL when out
+ * of memory. */
 
 static u_char *
-ngx_http_sandbox_json_reserve(ngx_http_sandbox_json_t *j, size_t *room)
+ngx_http_sandbox_json_reserve(ngx_http_sandbox_json_t *j, size_t least,
+    size_t *room)
 {
     size_t        size;
     ngx_buf_t    *b;
@@ -38,7 +63,7 @@ ngx_http_sandbox_json_reserve(ngx_http_sandbox_json_t *j, size_t *room)
 
     b = j->buf;
 
-    if (b == NULL || b->last == b->end) {
+    if (b == NULL || (size_t) (b->end - b->last) < least) {
         size = NGX_HTTP_SANDBOX_JSON_FIRST;
 
         if (b != NULL) {
@@ -86,7 +111,7 @@ ngx_http_sandbox_json_raw_len(ngx_http_sandbox_json_t *j, const void *s,
     from = s;
 
     while (len != 0 && !j->failed) {
-        p = ngx_http_sandbox_json_reserve(j, &n);
+        p = ngx_http_sandbox_json_reserve(j, 1, &n);
 
         if (p == NULL) {
             return;
@@ -99,23 +124,6 @@ ngx_http_sandbox_json_raw_len(ngx_http_sandbox_json_t *j, const void *s,
         from += n;
         len -= n;
     }
-}
-
-
-/* How many bytes from p on need no escape. */
-
-static size_t
-ngx_http_sandbox_json_plain(const u_char *p, size_t len)
-{
-    size_t  i;
-
-    for (i = 0; i < len; i++) {
-        if (p[i] < 0x20 || p[i] >= 0x80 || p[i] == '"' || p[i] == '\\') {
-            break;
-        }
-    }
-
-    return i;
 }
 
 
@@ -195,68 +203,68 @@ ngx_http_sandbox_json_chars(ngx_http_sandbox_json_t *j, const void *s,
     size_t len)
 {
     size_t         n;
-    u_char         escape[8];
+    u_char        *to, *begin, *end;
     ngx_uint_t     valid;
-    const u_char  *p, *named;
-
-    static const u_char  names[] = "\"\"\\\\\bb\ff\nn\rr\tt";
+    const char    *escape;
+    const u_char  *p;
 
     p = s;
 
     while (len != 0 && !j->failed) {
-        n = ngx_http_sandbox_json_plain(p, len);
+        begin = ngx_http_sandbox_json_reserve(j,
+                                       NGX_HTTP_SANDBOX_JSON_WIDEST, &n);
 
-        if (n != 0) {
-            ngx_http_sandbox_json_raw_len(j, p, n);
-
-        } else if (*p >= 0x80) {
-            n = ngx_http_sandbox_json_utf8(p, len, &valid);
-
-            if (!valid) {
-                ngx_http_sandbox_json_escape(j, (u_char *) "\xef\xbf\xbd", 3);
-
-            } else {
-                ngx_http_sandbox_json_escape(j, p, n);
-            }
-
-        } else {
-            n = 1;
-
-            for (named = names; *named != '\0' && *named != *p; named += 2) {
-                /* void */
-            }
-
-            escape[0] = '\\';
-
-            if (*named != '\0') {
-                escape[1] = named[1];
-                ngx_http_sandbox_json_raw_len(j, escape, 2);
-
-            } else {
-                (void) ngx_sprintf(escape + 1, "u%04xd", (int) *p);
-                ngx_http_sandbox_json_raw_len(j, escape, 6);
-            }
+        if (begin == NULL) {
+            return;
         }
 
-        p += n;
-        len -= n;
+        to = begin;
+        end = begin + n - NGX_HTTP_SANDBOX_JSON_WIDEST;
+
+        while (len != 0 && to <= end) {
+            n = 1;
+
+            if (*p >= 0x80) {
+                n = ngx_http_sandbox_json_utf8(p, len, &valid);
+                to = valid ? ngx_http_sandbox_json_escape(j, to, p, n)
+                           : ngx_http_sandbox_json_escape(j, to,
+                                              (u_char *) "\xef\xbf\xbd", 3);
+
+            } else {
+                escape = ngx_http_sandbox_json_escapes[*p];
+
+                if (escape == NULL) {
+                    *to++ = *p;
+
+                } else {
+                    do {
+                        *to++ = (u_char) *escape++;
+                    } while (*escape != '\0');
+                }
+            }
+
+            p += n;
+            len -= n;
+        }
+
+        j->buf->last = to;
+        j->size += to - begin;
     }
 }
 
 
-/* One character that is not ASCII, of a string. */
+/* One character that is not ASCII, of a string: the end of what is written,
+ * which is no more than JSON_WIDEST. */
 
-static void
-ngx_http_sandbox_json_escape(ngx_http_sandbox_json_t *j, const u_char *p,
-    size_t len)
+static u_char *
+ngx_http_sandbox_json_escape(const ngx_http_sandbox_json_t *j, u_char *to,
+    const u_char *p, size_t len)
 {
     size_t    i;
-    u_char    text[12], *last;
     uint32_t  c;
 
     if (!j->ascii) {
-        ngx_http_sandbox_json_raw_len(j, p, len);
-        return;
+        return ngx_cpymem(to, p, len);
     }
 
     c = p[0] & (0xff >> (len + 1));
@@ -267,15 +275,12 @@ ngx_http_sandbox_json_escape(ngx_http_sandbox_json_t *j, const u_char *p,
 
     if (c > 0xffff) {
         c -= 0x10000;
-        last = ngx_sprintf(text, "\\u%04xD\\u%04xD",
+        return ngx_sprintf(to, "\\u%04xD\\u%04xD",
                            (uint32_t) (0xd800 | c >> 10),
                            (uint32_t) (0xdc00 | (c & 0x3ff)));
-
-    } else {
-        last = ngx_sprintf(text, "\\u%04xD", c);
     }
 
-    ngx_http_sandbox_json_raw_len(j, text, last - text);
+    return ngx_sprintf(to, "\\u%04xD", c);
 }
 
 
@@ -354,6 +359,7 @@ ngx_http_sandbox_json_join(ngx_http_sandbox_json_t *j,
         j->last = from->last;
         j->buf = from->buf;
         j->size += from->size;
+        j->later |= from->later;
     }
 }
 
@@ -369,14 +375,22 @@ void
 ngx_http_sandbox_json_base64(ngx_http_sandbox_json_t *j, const void *s,
     size_t len)
 {
+    ngx_http_sandbox_json_raw_len(j, "\"", 1);
+    ngx_http_sandbox_json_base64_piece(j, s, len);
+    ngx_http_sandbox_json_raw_len(j, "\"", 1);
+}
+
+
+void
+ngx_http_sandbox_json_base64_piece(ngx_http_sandbox_json_t *j, const void *s,
+    size_t len)
+{
     u_char         buf[1024];
     size_t         n;
     ngx_str_t      from, to;
     const u_char  *p;
 
     p = s;
-
-    ngx_http_sandbox_json_raw_len(j, "\"", 1);
 
     while (len != 0 && !j->failed) {
 
@@ -394,8 +408,40 @@ ngx_http_sandbox_json_base64(ngx_http_sandbox_json_t *j, const void *s,
         p += n;
         len -= n;
     }
+}
 
-    ngx_http_sandbox_json_raw_len(j, "\"", 1);
+
+void
+ngx_http_sandbox_json_piece(ngx_http_sandbox_json_t *j,
+    ngx_http_sandbox_json_tail_t *tail, const u_char *data, size_t len,
+    ngx_uint_t last)
+{
+    size_t  n, kept;
+
+    while (tail->len != 0 && len != 0) {
+
+        /* byte by byte, until it is a whole one or none */
+
+        tail->bytes[tail->len++] = *data++;
+        len--;
+        n = tail->len;
+
+        kept = (last && len == 0) ? 0
+               : ngx_http_sandbox_text_tail(tail->bytes, n);
+
+        ngx_http_sandbox_json_chars(j, tail->bytes, n - kept);
+        ngx_memmove(tail->bytes, tail->bytes + n - kept, kept);
+        tail->len = kept;
+    }
+
+    kept = last ? 0 : ngx_http_sandbox_text_tail(data, len);
+
+    ngx_http_sandbox_json_chars(j, data, len - kept);
+
+    if (kept != 0) {
+        ngx_memcpy(tail->bytes, data + len - kept, kept);
+        tail->len = kept;
+    }
 }
 
 
@@ -491,7 +537,7 @@ ngx_http_sandbox_json_send_as(ngx_http_request_t *r, ngx_uint_t status,
 
     r->headers_out.status = status;
     r->headers_out.status_line.len = 0;
-    r->headers_out.content_length_n = j->size;
+    r->headers_out.content_length_n = j->later ? -1 : j->size;
     r->headers_out.content_type.data = (u_char *) type;
     r->headers_out.content_type.len = ngx_strlen(type);
     r->headers_out.content_type_len = r->headers_out.content_type.len;
@@ -505,6 +551,10 @@ ngx_http_sandbox_json_send_as(ngx_http_request_t *r, ngx_uint_t status,
 
     if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
         return rc;
+    }
+
+    if (j->later || j->size > NGX_HTTP_SANDBOX_JSON_WHOLE) {
+        return ngx_http_sandbox_answer(r, j->out);
     }
 
     j->buf->last_buf = 1;

@@ -107,12 +107,13 @@ int ngx_http_sandbox_op_cwd(const sbx_json_str_t *cwd, sbx_error_t *e);
 void ngx_http_sandbox_op_cwd_json(ngx_http_sandbox_json_t *j,
     const char *cwd, size_t len);
 
-/* One stream of a command: its head, up to the cap. */
+/* One stream of a command: its head, up to the cap, in blocks that are filled
+ * one after the other, so that what is there is never moved. */
 
 typedef struct {
-    u_char                         *data;
+    ngx_chain_t                    *blocks;
+    ngx_chain_t                    *block;        /* the last of them */
     size_t                          len;
-    size_t                          room;
     uint64_t                        max;
     unsigned                        over:1;       /* more came than asked */
 } ngx_http_sandbox_op_output_t;
@@ -123,6 +124,22 @@ ngx_int_t ngx_http_sandbox_op_output(ngx_http_request_t *r,
 /* The same within a call's frame(): what that returns. */
 ngx_int_t ngx_http_sandbox_op_output_frame(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_op_output_t *output, const u_char *data, size_t len);
+/* All of it as one; NGX_OK, NGX_ERROR. */
+ngx_int_t ngx_http_sandbox_op_output_text(ngx_pool_t *pool,
+    const ngx_http_sandbox_op_output_t *output, ngx_str_t *text);
+
+typedef enum {
+    NGX_HTTP_SANDBOX_OP_OUTPUT_TEXT,
+    NGX_HTTP_SANDBOX_OP_OUTPUT_BASE64,
+    NGX_HTTP_SANDBOX_OP_OUTPUT_AGAIN              /* as text, and once more
+                                                     after that */
+} ngx_http_sandbox_op_output_e;
+
+/* The first len bytes of it as a string of an answer, whose memory goes as it
+ * is sent: the output is not to be used after it, but by AGAIN. */
+void ngx_http_sandbox_op_output_json(ngx_http_sandbox_json_t *j,
+    const ngx_http_sandbox_op_output_t *output, size_t len,
+    ngx_http_sandbox_op_output_e as);
 
 /* How long a call may be silent whose command has this time-out; 0: for
  * ever. */

@@ -8,7 +8,16 @@
 /* how much longer than its command's time-out a call may be silent */
 #define NGX_HTTP_SANDBOX_OP_GRACE        15000
 
-#define NGX_HTTP_SANDBOX_OP_OUTPUT_FIRST 8192
+/* whole groups of base64, so that each block is encoded by itself */
+#define NGX_HTTP_SANDBOX_OP_OUTPUT_FIRST 6144
+#define NGX_HTTP_SANDBOX_OP_OUTPUT_BLOCK 196608
+
+/* up to which it is written into an answer at once */
+#define NGX_HTTP_SANDBOX_OP_OUTPUT_SHORT 12288
+
+
+static ngx_int_t ngx_http_sandbox_op_output_block(ngx_pool_t *pool,
+    ngx_http_sandbox_op_output_t *output);
 
 
 ngx_msec_t
@@ -33,48 +42,143 @@ ngx_http_sandbox_op_silence(ngx_http_sandbox_main_conf_t *smcf,
 }
 
 
-/* Room doubles up to the cap; large blocks of a pool can be given back. */
-
 ngx_int_t
 ngx_http_sandbox_op_output(ngx_http_request_t *r,
     ngx_http_sandbox_op_output_t *output, const u_char *data, size_t len)
 {
-    size_t   room;
-    u_char  *p;
+    size_t      n;
+    ngx_buf_t  *b;
 
     if (len > output->max - output->len) {
         len = (size_t) (output->max - output->len);
         output->over = 1;
     }
 
-    if (len == 0) {
-        return NGX_OK;
-    }
+    while (len != 0) {
+        b = (output->block == NULL) ? NULL : output->block->buf;
 
-    if (len > output->room - output->len) {
-        room = ngx_max(2 * output->room, NGX_HTTP_SANDBOX_OP_OUTPUT_FIRST);
-        room = ngx_max(room, output->len + len);
-        room = (size_t) ngx_min((uint64_t) room, output->max);
+        if (b == NULL || b->last == b->end) {
+            if (ngx_http_sandbox_op_output_block(r->pool, output) != NGX_OK) {
+                return NGX_ERROR;
+            }
 
-        p = ngx_pnalloc(r->pool, room);
-
-        if (p == NULL) {
-            return NGX_ERROR;
+            b = output->block->buf;
         }
 
-        if (output->data != NULL) {
-            ngx_memcpy(p, output->data, output->len);
-            (void) ngx_pfree(r->pool, output->data);
-        }
+        n = ngx_min(len, (size_t) (b->end - b->last));
+        b->last = ngx_cpymem(b->last, data, n);
 
-        output->data = p;
-        output->room = room;
+        output->len += n;
+        data += n;
+        len -= n;
     }
-
-    ngx_memcpy(output->data + output->len, data, len);
-    output->len += len;
 
     return NGX_OK;
+}
+
+
+/* Each is twice as large as the one before, up to a bound. */
+
+static ngx_int_t
+ngx_http_sandbox_op_output_block(ngx_pool_t *pool,
+    ngx_http_sandbox_op_output_t *output)
+{
+    size_t        size;
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
+
+    size = NGX_HTTP_SANDBOX_OP_OUTPUT_FIRST;
+
+    if (output->block != NULL) {
+        b = output->block->buf;
+        size = ngx_min(2 * (size_t) (b->end - b->start),
+                       NGX_HTTP_SANDBOX_OP_OUTPUT_BLOCK);
+    }
+
+    size = (size_t) ngx_min((uint64_t) size, output->max - output->len);
+
+    cl = ngx_alloc_chain_link(pool);
+    b = ngx_create_temp_buf(pool, size);
+
+    if (cl == NULL || b == NULL) {
+        return NGX_ERROR;
+    }
+
+    cl->buf = b;
+    cl->next = NULL;
+
+    if (output->block == NULL) {
+        output->blocks = cl;
+
+    } else {
+        output->block->next = cl;
+    }
+
+    output->block = cl;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_sandbox_op_output_text(ngx_pool_t *pool,
+    const ngx_http_sandbox_op_output_t *output, ngx_str_t *text)
+{
+    u_char             *p;
+    const ngx_chain_t  *cl;
+
+    p = ngx_pnalloc(pool, output->len);
+
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    text->data = p;
+    text->len = output->len;
+
+    for (cl = output->blocks; cl != NULL; cl = cl->next) {
+        p = ngx_cpymem(p, cl->buf->pos, cl->buf->last - cl->buf->pos);
+    }
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_sandbox_op_output_json(ngx_http_sandbox_json_t *j,
+    const ngx_http_sandbox_op_output_t *output, size_t len,
+    ngx_http_sandbox_op_output_e as)
+{
+    size_t                         n;
+    ngx_uint_t                     base64;
+    const ngx_chain_t             *cl;
+    ngx_http_sandbox_json_tail_t   tail;
+
+    base64 = (as == NGX_HTTP_SANDBOX_OP_OUTPUT_BASE64);
+
+    if (output->len > NGX_HTTP_SANDBOX_OP_OUTPUT_SHORT) {
+        ngx_http_sandbox_json_later(j, output->blocks, len, base64,
+                                    as != NGX_HTTP_SANDBOX_OP_OUTPUT_AGAIN);
+        return;
+    }
+
+    tail.len = 0;
+
+    ngx_http_sandbox_json_raw(j, "\"");
+
+    for (cl = output->blocks; len != 0; cl = cl->next) {
+        n = ngx_min(len, (size_t) (cl->buf->last - cl->buf->pos));
+        len -= n;
+
+        if (base64) {
+            ngx_http_sandbox_json_base64_piece(j, cl->buf->pos, n);
+
+        } else {
+            ngx_http_sandbox_json_piece(j, &tail, cl->buf->pos, n, len == 0);
+        }
+    }
+
+    ngx_http_sandbox_json_raw(j, "\"");
 }
 
 

@@ -230,6 +230,7 @@ ngx_http_sandbox_init_process(ngx_cycle_t *cycle)
 {
     ngx_http_sandbox_main_conf_t  *smcf;
 
+    ngx_http_sandbox_turn_init(cycle);
     ngx_http_sandbox_call_init(cycle);
 
     smcf = ngx_http_cycle_get_module_main_conf(cycle,

@@ -121,7 +121,11 @@ ngx_http_sandbox_e2b_rpc_execute(ngx_http_request_t *r)
 
     code = ngx_http_sandbox_op_code_create(r, &ngx_http_sandbox_e2b_rpc_form);
 
-    if (code == NULL) {
+    if (code != NULL) {
+        code->data = ngx_pcalloc(r->pool, sizeof(size_t));
+    }
+
+    if (code == NULL || code->data == NULL) {
         return ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_INTERNAL, NULL);
     }
 
@@ -141,13 +145,34 @@ static ngx_int_t
 ngx_http_sandbox_e2b_rpc_output(ngx_http_sandbox_call_t *call, ngx_uint_t n,
     const u_char *data, size_t len)
 {
+    size_t                       before, blank;
+    ngx_int_t                    rc;
     ngx_http_sandbox_op_code_t  *code;
 
     code = call->data;
 
-    return ngx_http_sandbox_op_output_frame(call,
-                                            n ? &code->err : &code->out,
-                                            data, len);
+    if (n != 0) {
+        return ngx_http_sandbox_op_output_frame(call, &code->err, data, len);
+    }
+
+    before = code->out.len;
+    rc = ngx_http_sandbox_op_output_frame(call, &code->out, data, len);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    /* where the output ends but for white space, which may be all there is
+     * of it: so it is not looked for at the end */
+
+    for (blank = code->out.len - before; blank != 0; blank--) {
+        if (ngx_strchr(" \t\r\n\f\v", data[blank - 1]) == NULL) {
+            *(size_t *) code->data = before + blank;
+            break;
+        }
+    }
+
+    return NGX_OK;
 }
 
 
@@ -182,7 +207,6 @@ ngx_http_sandbox_e2b_rpc_refused(ngx_http_sandbox_call_t *call,
 static ngx_int_t
 ngx_http_sandbox_e2b_rpc_end(ngx_http_sandbox_call_t *call, sbx_f_ran_t *ran)
 {
-    size_t                       len;
     ngx_http_sandbox_json_t      j;
     ngx_http_sandbox_op_code_t  *code;
 
@@ -197,21 +221,19 @@ ngx_http_sandbox_e2b_rpc_end(ngx_http_sandbox_call_t *call, sbx_f_ran_t *ran)
 
     ngx_http_sandbox_e2b_code_settle(code, ran);
 
-    /* its end, as this client has it, is that of the output */
-
-    for (len = code->out.len; len != 0; len--) {
-        if (ngx_strchr(" \t\r\n\f\v", code->out.data[len - 1]) == NULL) {
-            break;
-        }
-    }
-
     ngx_http_sandbox_json_init(&j, call->request->pool);
     ngx_http_sandbox_json_raw(&j, "{\"text\":");
-    ngx_http_sandbox_json_string(&j, code->out.data, len);
+
+    /* its end, as this client has it, is that of the output */
+
+    ngx_http_sandbox_op_output_json(&j, &code->out, *(size_t *) code->data,
+                                    NGX_HTTP_SANDBOX_OP_OUTPUT_AGAIN);
     ngx_http_sandbox_json_raw(&j, ",\"stdout\":");
-    ngx_http_sandbox_json_string(&j, code->out.data, code->out.len);
+    ngx_http_sandbox_op_output_json(&j, &code->out, code->out.len,
+                                    NGX_HTTP_SANDBOX_OP_OUTPUT_TEXT);
     ngx_http_sandbox_json_raw(&j, ",\"stderr\":");
-    ngx_http_sandbox_json_string(&j, code->err.data, code->err.len);
+    ngx_http_sandbox_op_output_json(&j, &code->err, code->err.len,
+                                    NGX_HTTP_SANDBOX_OP_OUTPUT_TEXT);
     ngx_http_sandbox_json_raw(&j, ",\"results\":[");
     ngx_http_sandbox_json_join(&j, &code->results);
     ngx_http_sandbox_json_raw(&j, "],\"error\":");

@@ -276,9 +276,11 @@ ngx_http_sandbox_v1_code_answer(ngx_http_sandbox_call_t *call,
     }
 
     ngx_http_sandbox_json_raw(&j, ",\"stdout\":");
-    ngx_http_sandbox_json_string(&j, code->out.data, code->out.len);
+    ngx_http_sandbox_op_output_json(&j, &code->out, code->out.len,
+                                    NGX_HTTP_SANDBOX_OP_OUTPUT_TEXT);
     ngx_http_sandbox_json_raw(&j, ",\"stderr\":");
-    ngx_http_sandbox_json_string(&j, code->err.data, code->err.len);
+    ngx_http_sandbox_op_output_json(&j, &code->err, code->err.len,
+                                    NGX_HTTP_SANDBOX_OP_OUTPUT_TEXT);
     ngx_http_sandbox_json_raw(&j, ",\"results\":[");
     ngx_http_sandbox_json_join(&j, &code->results);
     ngx_http_sandbox_json_raw(&j, "],");

@@ -674,25 +674,12 @@ ngx_http_sandbox_v1_exec_frame(ngx_http_sandbox_call_t *call,
 }
 
 
-static void
-ngx_http_sandbox_v1_exec_text(ngx_http_sandbox_json_t *j, const char *name,
-    const ngx_http_sandbox_op_output_t *output, ngx_uint_t base64)
-{
-    ngx_http_sandbox_json_raw(j, name);
-
-    if (base64) {
-        ngx_http_sandbox_json_base64(j, output->data, output->len);
-
-    } else {
-        ngx_http_sandbox_json_string(j, output->data, output->len);
-    }
-}
-
-
 void
 ngx_http_sandbox_v1_exec_members(ngx_http_sandbox_json_t *j,
     const sbx_f_exit_t *end, const ngx_http_sandbox_v1_command_t *command)
 {
+    ngx_http_sandbox_op_output_e  as;
+
     ngx_http_sandbox_json_raw(j, "\"exit_code\":");
     ngx_http_sandbox_json_int(j, end->exit_code);
     ngx_http_sandbox_json_raw(j, ",\"signal\":");
@@ -707,10 +694,15 @@ ngx_http_sandbox_v1_exec_members(ngx_http_sandbox_json_t *j,
     ngx_http_sandbox_json_bool(j, end->flags & SBX_EXIT_CANCELLED);
 
     if (command != NULL) {
-        ngx_http_sandbox_v1_exec_text(j, ",\"stdout\":", &command->out,
-                                      command->base64);
-        ngx_http_sandbox_v1_exec_text(j, ",\"stderr\":", &command->err,
-                                      command->base64);
+        as = command->base64 ? NGX_HTTP_SANDBOX_OP_OUTPUT_BASE64
+                             : NGX_HTTP_SANDBOX_OP_OUTPUT_TEXT;
+
+        ngx_http_sandbox_json_raw(j, ",\"stdout\":");
+        ngx_http_sandbox_op_output_json(j, &command->out, command->out.len,
+                                        as);
+        ngx_http_sandbox_json_raw(j, ",\"stderr\":");
+        ngx_http_sandbox_op_output_json(j, &command->err, command->err.len,
+                                        as);
     }
 
     ngx_http_sandbox_json_raw(j, ",\"stdout_truncated\":");

@@ -15,6 +15,7 @@
 typedef struct {
     ngx_http_sandbox_op_output_t    out;
     ngx_http_sandbox_op_output_t    err;
+    ngx_str_t                       fault;        /* why it did not start */
     ngx_http_sandbox_stream_t      *stream;       /* NULL: one text */
     ngx_http_sandbox_text_t         text[2];      /* stdout, stderr */
     int32_t                         pid;          /* 0 until it is known */

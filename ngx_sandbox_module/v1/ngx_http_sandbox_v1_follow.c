@@ -167,20 +167,20 @@ ngx_http_sandbox_v1_follow_text(ngx_http_sandbox_call_t *call, ngx_uint_t n,
 
     /* why a command did not start comes before what tells its pid */
 
-    if (n == 0 || command->err.data != NULL || len == 0) {
+    if (n == 0 || command->fault.data != NULL || len == 0) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                       "sandbox sent output of nothing");
         return NGX_ERROR;
     }
 
-    command->err.data = ngx_pnalloc(r->pool, len);
+    command->fault.data = ngx_pnalloc(r->pool, len);
 
-    if (command->err.data == NULL) {
+    if (command->fault.data == NULL) {
         return NGX_ERROR;
     }
 
-    ngx_memcpy(command->err.data, data, len);
-    command->err.len = len;
+    ngx_memcpy(command->fault.data, data, len);
+    command->fault.len = len;
 
     return NGX_OK;
 }
@@ -211,8 +211,8 @@ ngx_http_sandbox_v1_follow_exit(ngx_http_sandbox_call_t *call,
         rc = ngx_http_sandbox_stream_text(command->stream,
                                        ngx_http_sandbox_v1_follow_types[n],
                                        &command->text[n], command->base64,
-                                       n ? command->err.data : NULL,
-                                       n ? command->err.len : 0, 1);
+                                       n ? command->fault.data : NULL,
+                                       n ? command->fault.len : 0, 1);
     }
 
     if (rc != NGX_ERROR && rc != NGX_DONE) {

@@ -49,6 +49,7 @@ ngx_http_sandbox_v1_install_result(ngx_http_sandbox_v1_install_t *install,
     sbx_json_objects_t *result)
 {
     size_t                            i;
+    ngx_str_t                         text;
     sbx_error_t                       e;
     sbx_json_alloc_t                  alloc;
     ngx_http_sandbox_op_output_t     *out;
@@ -57,13 +58,16 @@ ngx_http_sandbox_v1_install_result(ngx_http_sandbox_v1_install_t *install,
     out = &install->command.out;
     ngx_memzero(result, sizeof(sbx_json_objects_t));
 
-    if (out->len == 0 || out->over) {
+    if (out->len == 0 || out->over
+        || ngx_http_sandbox_op_output_text(install->request->pool, out, &text)
+           != NGX_OK)
+    {
         return -1;
     }
 
     alloc = ngx_http_sandbox_op_allocator(install->request->pool);
 
-    if (sbx_json_bind(out->data, out->len, ngx_http_sandbox_v1_result_fields,
+    if (sbx_json_bind(text.data, text.len, ngx_http_sandbox_v1_result_fields,
                       result, &alloc, &e)
         != 0)
     {
@@ -131,9 +135,11 @@ ngx_http_sandbox_v1_install_members(ngx_http_sandbox_json_t *j,
     const ngx_http_sandbox_v1_install_t *install)
 {
     ngx_http_sandbox_json_raw(j, ",\"stdout\":");
-    ngx_http_sandbox_json_string(j, install->out.data, install->out.len);
+    ngx_http_sandbox_op_output_json(j, &install->out, install->out.len,
+                                    NGX_HTTP_SANDBOX_OP_OUTPUT_TEXT);
     ngx_http_sandbox_json_raw(j, ",\"stderr\":");
-    ngx_http_sandbox_json_string(j, install->err.data, install->err.len);
+    ngx_http_sandbox_op_output_json(j, &install->err, install->err.len,
+                                    NGX_HTTP_SANDBOX_OP_OUTPUT_TEXT);
     ngx_http_sandbox_json_raw(j, ",\"stdout_truncated\":");
     ngx_http_sandbox_json_bool(j, install->out.over
                                   || (install->end.flags

@@ -633,21 +633,6 @@ ngx_http_sandbox_v1_run_step_frame(ngx_http_sandbox_call_t *call,
 }
 
 
-/* Its output is in the answer by now. */
-
-static void
-ngx_http_sandbox_v1_run_kept(ngx_http_sandbox_v1_run_t *run, ngx_uint_t n,
-    ngx_http_sandbox_op_output_t *output)
-{
-    run->left[n] -= output->len;
-
-    if (output->data != NULL) {
-        (void) ngx_pfree(run->request->pool, output->data);
-        output->data = NULL;
-    }
-}
-
-
 static ngx_int_t
 ngx_http_sandbox_v1_run_exit(ngx_http_sandbox_v1_run_t *run,
     ngx_http_sandbox_call_t *call, const sbx_f_exit_t *end)
@@ -675,8 +660,9 @@ ngx_http_sandbox_v1_run_exit(ngx_http_sandbox_v1_run_t *run,
     ngx_http_sandbox_json_raw(&run->json, run->step ? "," : "");
     ngx_http_sandbox_v1_exec_json(&run->json, end,
                                   &run->steps[run->step].command);
-    ngx_http_sandbox_v1_run_kept(run, 0, &run->steps[run->step].command.out);
-    ngx_http_sandbox_v1_run_kept(run, 1, &run->steps[run->step].command.err);
+
+    run->left[0] -= run->steps[run->step].command.out.len;
+    run->left[1] -= run->steps[run->step].command.err.len;
 
     run->step++;
     run->over = end->exit_code != 0 || end->reason != SBX_REASON_EXITED;

@@ -1,0 +1,109 @@
+/*
+ * Work that takes more than one turn of the worker's event loop.
+ *
+ * A turn serves all connections that have something, one after the other, and
+ * whoever comes next waits for it.  So what is long is done in pieces: who has
+ * done one and has more to do gets in line, and is called when it is its turn
+ * again.  The line is worked off for a bounded time in each turn of the loop,
+ * measured by the processor time of the worker, so that other processes of the
+ * machine make no difference.
+ *
+ * What arrives, many calls may have at once: what they read without standing
+ * in line is bounded, too, by its bytes.
+ */
+
+#include "ngx_http_sandbox.h"
+
+
+#define NGX_HTTP_SANDBOX_TURN_TIME     1500000   /* ns, of those in line */
+#define NGX_HTTP_SANDBOX_TURN_BYTES    262144    /* of those who are not */
+
+
+static void ngx_http_sandbox_turn_run(ngx_event_t *ev);
+static uint64_t ngx_http_sandbox_turn_time(void);
+
+
+/* This worker's. */
+
+static ngx_queue_t   ngx_http_sandbox_line;
+static ngx_event_t   ngx_http_sandbox_runner;
+static size_t        ngx_http_sandbox_spent;
+static ngx_uint_t    ngx_http_sandbox_running;
+
+
+void
+ngx_http_sandbox_turn_init(ngx_cycle_t *cycle)
+{
+    ngx_queue_init(&ngx_http_sandbox_line);
+
+    ngx_memzero(&ngx_http_sandbox_runner, sizeof(ngx_event_t));
+    ngx_http_sandbox_runner.handler = ngx_http_sandbox_turn_run;
+    ngx_http_sandbox_runner.log = cycle->log;
+}
+
+
+void
+ngx_http_sandbox_turn_wait(ngx_event_t *ev)
+{
+    ngx_post_event(ev, &ngx_http_sandbox_line);
+    ngx_post_event(&ngx_http_sandbox_runner, &ngx_posted_next_events);
+}
+
+
+void
+ngx_http_sandbox_turn_spend(size_t bytes)
+{
+    ngx_http_sandbox_spent += bytes;
+}
+
+
+ngx_uint_t
+ngx_http_sandbox_turn_over(void)
+{
+    return !ngx_http_sandbox_running
+           && ngx_http_sandbox_spent >= NGX_HTTP_SANDBOX_TURN_BYTES;
+}
+
+
+static void
+ngx_http_sandbox_turn_run(ngx_event_t *ev)
+{
+    uint64_t      begun;
+    ngx_queue_t  *q;
+    ngx_event_t  *next;
+
+    begun = ngx_http_sandbox_turn_time();
+    ngx_http_sandbox_running = 1;
+
+    while (!ngx_queue_empty(&ngx_http_sandbox_line)) {
+        q = ngx_queue_head(&ngx_http_sandbox_line);
+        next = ngx_queue_data(q, ngx_event_t, queue);
+
+        ngx_delete_posted_event(next);
+        next->handler(next);
+
+        if (ngx_http_sandbox_turn_time() - begun
+            >= NGX_HTTP_SANDBOX_TURN_TIME)
+        {
+            break;
+        }
+    }
+
+    ngx_http_sandbox_running = 0;
+    ngx_http_sandbox_spent = 0;
+
+    if (!ngx_queue_empty(&ngx_http_sandbox_line)) {
+        ngx_post_event(ev, &ngx_posted_next_events);
+    }
+}
+
+
+static uint64_t
+ngx_http_sandbox_turn_time(void)
+{
+    struct timespec  t;
+
+    (void) clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+
+    return (uint64_t) t.tv_sec * 1000000000 + (uint64_t) t.tv_nsec;
+}
