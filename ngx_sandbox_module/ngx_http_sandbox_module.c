@@ -495,7 +495,7 @@ ngx_http_sandbox_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_ptr_value(conf->keys, prev->keys, NULL);
     ngx_conf_merge_str_value(conf->e2b_domain, prev->e2b_domain, "");
     ngx_conf_merge_size_value(conf->max_json, prev->max_json,
-                              4 * 1024 * 1024);
+                              1024 * 1024);
     ngx_conf_merge_off_value(conf->max_upload, prev->max_upload,
                              (off_t) 1024 * 1024 * 1024);
 

@@ -157,6 +157,26 @@ sbx_json_text_ok(sbx_json_parser_t *p)
 }
 
 
+/*
+ * One more name or value: each costs much more than its bytes do, and whoever
+ * parses serves nobody else meanwhile.
+ */
+
+static int
+sbx_json_count(sbx_json_parser_t *p)
+{
+    if (p->tokens == SBX_JSON_TOKENS_MAX) {
+        p->depth = 0;                         /* the fault is the whole's */
+        return sbx_json_fail(p, "has more than %d names and values; send "
+                             "less at once", SBX_JSON_TOKENS_MAX);
+    }
+
+    p->tokens++;
+
+    return 1;
+}
+
+
 /* One more pair or element is to come: is there room by the row's max? */
 
 static int
@@ -184,6 +204,10 @@ sbx_json_scalar(sbx_json_parser_t *p, const sbx_json_scalar_t *s)
 
     if (p->depth == 0) {
         return sbx_json_fail(p, "must be an object");
+    }
+
+    if (!sbx_json_count(p)) {
+        return 0;
     }
 
     frame = &p->frames[p->depth - 1];
@@ -328,6 +352,10 @@ sbx_json_open(sbx_json_parser_t *p, unsigned array)
     sbx_json_frame_t        *frame, *inner;
     const sbx_json_field_t  *field;
 
+    if (!sbx_json_count(p)) {
+        return 0;
+    }
+
     frame = &p->frames[p->depth - 1];
 
     switch (frame->in) {
@@ -375,98 +403,6 @@ sbx_json_open(sbx_json_parser_t *p, unsigned array)
 
     inner->filled = field;
     inner->value = value;
-
-    return 1;
-}
-
-
-/*
- * Keys of free objects are sorted at the end of the object and neighbours
- * compared: n log n whatever the keys are, where a hash table could be made
- * quadratic by its caller.
- */
-
-static int
-sbx_json_key_order(const sbx_json_pair_t *a, const sbx_json_pair_t *b)
-{
-    int     rc;
-    size_t  n;
-
-    if (a->key.len != b->key.len) {
-        return a->key.len < b->key.len ? -1 : 1;
-    }
-
-    n = a->key.len;
-    rc = (n == 0) ? 0 : memcmp(a->key.data, b->key.data, n);
-
-    return rc;
-}
-
-
-/* Merges sorted runs of width from one array of pointers into the other. */
-
-static void
-sbx_json_merge(const sbx_json_pair_t **from, const sbx_json_pair_t **to,
-    size_t n, size_t width)
-{
-    size_t  start, a, b, a_end, b_end, i;
-
-    for (start = 0; start < n; start += 2 * width) {
-        a = start;
-        a_end = (n - start < width) ? n : start + width;
-        b = a_end;
-        b_end = (n - a_end < width) ? n : a_end + width;
-
-        for (i = start; i < b_end; i++) {
-            if (a < a_end
-                && (b == b_end || sbx_json_key_order(from[a], from[b]) <= 0))
-            {
-                to[i] = from[a++];
-
-            } else {
-                to[i] = from[b++];
-            }
-        }
-    }
-}
-
-
-static int
-sbx_json_keys_unique(sbx_json_parser_t *p, sbx_json_frame_t *frame)
-{
-    size_t                   i, n, width;
-    const sbx_json_pair_t   *pairs;
-    const sbx_json_pair_t  **from, **to, **other;
-
-    n = frame->nelts;
-
-    if (n < 2) {
-        return 1;
-    }
-
-    from = sbx_json_palloc(p, 2 * n * sizeof(sbx_json_pair_t *));
-    to = from + n;
-    pairs = frame->elts;
-
-    for (i = 0; i < n; i++) {
-        from[i] = &pairs[i];
-    }
-
-    for (width = 1; width < n; width *= 2) {
-        sbx_json_merge(from, to, n, width);
-
-        other = from;
-        from = to;
-        to = other;
-    }
-
-    for (i = 1; i < n; i++) {
-        if (sbx_json_key_order(from[i - 1], from[i]) == 0) {
-            frame->key = from[i]->key;
-            frame->keyed = 1;
-            return sbx_json_fail(p, "is given twice");
-        }
-    }
 
     return 1;
 }
@@ -558,6 +494,25 @@ sbx_json_on_number(void *ctx, const char *text, size_t len)
 }
 
 
+/* What is told by text, decoded. */
+
+static const unsigned char *
+sbx_json_decoded(sbx_json_parser_t *p, const unsigned char *text, size_t *len)
+{
+    uint8_t  *m;
+
+    if (!p->marked || *len == 0 || memchr(text, SBX_JSON_MARK, *len) == NULL) {
+        return text;
+    }
+
+    m = sbx_json_palloc(p, *len);
+    memcpy(m, text, *len);
+    *len = sbx_json_unmark(m, *len);
+
+    return m;
+}
+
+
 static int
 sbx_json_on_string(void *ctx, const unsigned char *text, size_t len)
 {
@@ -566,6 +521,8 @@ sbx_json_on_string(void *ctx, const unsigned char *text, size_t len)
     if (!sbx_json_text_ok(ctx)) {
         return 0;
     }
+
+    text = sbx_json_decoded(ctx, text, &len);
 
     memset(&s, 0, sizeof(s));
     s.kind = SBX_JSON_TEXT;
@@ -654,6 +611,28 @@ sbx_json_find_field(sbx_json_parser_t *p, sbx_json_frame_t *frame)
 }
 
 
+/* Of an object that nobody looks at no key is kept but the last, for what may
+ * be wrong after it. */
+
+static void
+sbx_json_pass_key(sbx_json_parser_t *p, sbx_json_frame_t *frame,
+    const unsigned char *text, size_t len)
+{
+    if (len > frame->room) {
+        frame->room = 2 * len;
+        frame->elts = sbx_json_palloc(p, frame->room);
+    }
+
+    if (len != 0) {
+        memcpy(frame->elts, text, len);
+    }
+
+    frame->key.data = frame->elts;
+    frame->key.len = len;
+    frame->keyed = 1;
+}
+
+
 static int
 sbx_json_on_key(void *ctx, const unsigned char *text, size_t len)
 {
@@ -665,9 +644,11 @@ sbx_json_on_key(void *ctx, const unsigned char *text, size_t len)
     frame = &p->frames[p->depth - 1];
     frame->keyed = 0;
 
-    if (!sbx_json_text_ok(p)) {
+    if (!sbx_json_text_ok(p) || !sbx_json_count(p)) {
         return 0;
     }
+
+    text = sbx_json_decoded(p, text, &len);
 
     if (frame->in == SBX_JSON_IN_FIELDS) {
 
@@ -678,6 +659,12 @@ sbx_json_on_key(void *ctx, const unsigned char *text, size_t len)
         frame->keyed = 1;
 
         return sbx_json_find_field(p, frame);
+    }
+
+    if (frame->in == SBX_JSON_IN_SKIPPED) {
+        sbx_json_pass_key(p, frame, text, len);
+
+        return 1;
     }
 
     if (!sbx_json_room(p, frame, "pairs")) {
@@ -708,11 +695,12 @@ sbx_json_on_end_map(void *ctx)
         return sbx_json_required_there(p, frame) && sbx_json_leave(p);
     }
 
-    if (!sbx_json_keys_unique(p, frame)) {
-        return 0;
-    }
-
     if (frame->in == SBX_JSON_IN_MAP) {
+
+        if (!sbx_json_keys_unique(p, frame)) {
+            return 0;
+        }
+
         map = frame->value;
         map->elts = frame->elts;
         map->nelts = frame->nelts;
@@ -786,10 +774,22 @@ static int
 sbx_json_parse(sbx_json_parser_t *p, const void *text, size_t size)
 {
     char         *words;
+    uint8_t      *marked;
     yajl_status   status;
 
     static const char  newline[] = "\n";
 
+    marked = NULL;
+
+    if (size != 0 && memchr(text, '\\', size) != NULL) {
+        p->marked = 1;
+        marked = sbx_json_palloc(p, size);
+        memcpy(marked, text, size);
+    }
+
+    sbx_json_scan(p, text, size, marked);
+
+    text = p->marked ? marked : text;
     status = yajl_parse(p->yajl, text, size);
 
     if (status == yajl_status_ok) {
@@ -830,8 +830,6 @@ sbx_json_bind(const void *text, size_t size, const sbx_json_field_t *fields,
     p.fields = fields;
     p.target = target;
 
-    sbx_json_scan(&p, text, size);
-
     sbx_json_yajl_funcs(&p, &funcs);
 
     if (setjmp(p.out_of_memory) != 0) {
@@ -840,7 +838,7 @@ sbx_json_bind(const void *text, size_t size, const sbx_json_field_t *fields,
 
     p.yajl = yajl_alloc(&sbx_json_callbacks, &funcs, &p);
 
-    /* what yajl would check is checked above, and more strictly */
+    /* what yajl would check is checked before it, and more strictly */
 
     (void) yajl_config(p.yajl, yajl_dont_validate_strings, 1);
 

@@ -1,6 +1,6 @@
 /*
  * Binding JSON to structures by table.  yajl parses; depth, size and counts
- * are bounded; a duplicate key, an unknown field, a wrong type or a value
+ * are bounded; a duplicate key (but in what is skipped), an unknown field, a wrong type or a value
  * out of range is an error that names the field by JSON Pointer.  Memory
  * comes from the caller's allocator, and only from it; nothing is freed.
  */
@@ -105,8 +105,9 @@ struct sbx_json_field_s {
 /*
  * Parses the whole text into target, which the caller has set to defaults.
  * -1: SBX_E_INVALID, e->text is "<JSON Pointer>: what is wrong" ("" pointer:
- * the document).  Also refused: depth over 16, invalid UTF-8, text after the
- * document, numbers that are no decimals, escapes of half a surrogate pair.
+ * the document).  Also refused: depth over 16, more than 32768 names and
+ * values, invalid UTF-8, text after the document, numbers that are no
+ * decimals, escapes of half a surrogate pair.
  *
  * A max of 0 is no bound, but for what the type itself says.  Offsets in an
  * OBJECT's .fields, .seen too, count from that object's own offset.

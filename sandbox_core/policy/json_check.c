@@ -52,7 +52,7 @@ sbx_json_check(const void *text, size_t size, const sbx_json_alloc_t *alloc)
     memset(&p, 0, offsetof(sbx_json_parser_t, frames));
     p.alloc = alloc;
 
-    sbx_json_scan(&p, text, size);
+    sbx_json_scan(&p, text, size, NULL);
 
     if (p.bad < size) {
         return -1;

@@ -14,6 +14,7 @@
 
 
 #define SBX_JSON_DEPTH         16
+#define SBX_JSON_TOKENS_MAX    32768    /* names and values of a document */
 #define SBX_JSON_FIELDS_MAX    64       /* rows of a table: bits of a mask */
 #define SBX_JSON_POINTER_MAX   128
 
@@ -66,7 +67,9 @@ typedef struct {
     jmp_buf                   out_of_memory;
     yajl_handle               yajl;
     unsigned                  depth;
+    unsigned                  tokens;     /* names and values, so far */
     unsigned                  failed:1;
+    unsigned                  marked:1;   /* escapes are */
     size_t                    bad;        /* offset of the first bad byte */
     const char               *why;        /* what is bad about it */
     const sbx_json_field_t   *fields;
@@ -105,9 +108,23 @@ int sbx_json_into_fields(sbx_json_parser_t *p, sbx_json_frame_t *frame,
 /* The row under the cursor has its value. */
 void sbx_json_bound(sbx_json_frame_t *frame);
 
-/* Sets .bad and .why: the first place of the text that yajl would let pass
- * and must not. */
-void sbx_json_scan(sbx_json_parser_t *p, const uint8_t *s, size_t n);
+/* 1, or 0 after sbx_json_fail(): no key of a MAP is there twice. */
+int sbx_json_keys_unique(sbx_json_parser_t *p, sbx_json_frame_t *frame);
+
+/*
+ * Sets .bad and .why: the first place of the text that yajl would let pass
+ * and must not.  Where marked is not NULL it is a copy of the text, and a
+ * backslash of an escape becomes SBX_JSON_MARK in it: to yajl, which is slow
+ * at it, a string then has none, and sbx_json_unmark() decodes it.
+ */
+#define SBX_JSON_MARK          0xff     /* no byte of UTF-8 */
+
+void sbx_json_scan(sbx_json_parser_t *p, const uint8_t *s, size_t n,
+    uint8_t *marked);
+
+/* Decodes len bytes in place, as sbx_json_scan() has left them; the length
+ * that it has then. */
+size_t sbx_json_unmark(uint8_t *s, size_t len);
 
 
 #endif

