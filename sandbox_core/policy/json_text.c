@@ -228,7 +228,7 @@ sbx_json_escape(const uint8_t *s, size_t n)
     code = sbx_json_hex(s + 2, n - 2);
 
     if (code < 0xd800 || code > 0xdfff) {
-        return 2;
+        return (code == -1) ? 2 : 6;
     }
 
     if (code > 0xdbff || n < 8 || s[6] != '\\' || s[7] != 'u') {
@@ -295,8 +295,8 @@ sbx_json_mark(uint8_t *s, size_t k, size_t n)
         break;
 
     case 'u':
-        if (sbx_json_hex(s + 2, n - 2) == -1) {
-            return;
+        if (k == 2) {
+            return;                           /* without its digits */
         }
 
         if (k == 12) {
