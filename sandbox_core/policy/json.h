@@ -2,8 +2,8 @@
  * Binding JSON to structures by table.  yajl parses; depth, size and counts
  * are bounded; a duplicate key (but in what is skipped), an unknown field, a
  * wrong type or a value out of range is an error that names the field by JSON
- * Pointer.  Memory comes from the caller's allocator, and only from it; nothing
- * is freed.
+ * Pointer.  Memory comes from the caller's allocator, and only from it;
+ * nothing is freed.
  */
 
 #ifndef SBX_JSON_H
