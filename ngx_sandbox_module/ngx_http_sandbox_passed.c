@@ -95,6 +95,11 @@ ngx_http_sandbox_passed_recv(ngx_connection_t *c, u_char *buf, size_t size)
         err = (n == -1) ? ngx_socket_errno : 0;
     } while (err == NGX_EINTR);
 
+    /* as ngx_recv() tells it */
+
+    ngx_log_debug3(NGX_LOG_DEBUG_EVENT, c->log, err,
+                   "recv: fd:%d %z of %uz", c->fd, n, size);
+
     if (n > 0) {
 
         /* with less than asked for, an end of it may be there already */
