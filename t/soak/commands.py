@@ -254,11 +254,11 @@ async def code_python(n):
     """Counts on where the last one stopped."""
     async with n.some("plain", "pool", "ports", "e2b") as s, s.code:
         kernels, was = s.kernels, s.counter
+        s.counter = None            # not known, where no answer comes
         answer = await n.call(s, "POST", "/code", data={"code":
             "c = globals().get('c', 0) + 1\nprint(c)\nc"})
         text = answer.field("text")
         if answer.field("restarted") or answer.field("error"):
-            s.counter = None
             n.check(s.kernels > kernels, answer, s)
             return
         now = int(text or -1)
