@@ -115,6 +115,8 @@ sbx_launch_start(const sbx_launch_t *launch, sbx_launched_t *out,
 
     child.control = control_peer;
     child.status = status_peer;
+    child.parents[0] = control;
+    child.parents[1] = status;
     child.config = config;
 
     rc = sbx_launch_clone(&child, out, e);

@@ -56,6 +56,15 @@ sbx_child_main(sbx_child_t *child)
     msg.magic = SBX_STATUS_MAGIC;
     msg.type = SBX_STATUS_FAILED;
 
+    /*
+     * Or it would never see the end of a broker that dies meanwhile, and keep
+     * every socket open that it has of that broker: those by which the other
+     * sessions see it, too.
+     */
+
+    (void) close(child->parents[0]);
+    (void) close(child->parents[1]);
+
     if (sbx_child_enter(child, &msg.error) == 0
         && sbx_child_isolate(child, &msg.error) == 0
         && sbx_child_user(child, &msg.error) == 0

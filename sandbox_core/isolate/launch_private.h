@@ -44,6 +44,7 @@ typedef struct {
     int           files_dir;
     int           control;
     int           status;
+    int           parents[2];         /* the other ends of these */
     int           config;
     int           namespaces;         /* /proc/sys/user, or -1 */
     int           netns;              /* its network namespace */

@@ -19,6 +19,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -145,14 +146,23 @@ sbx_template_helper(const int *up, const int *down, const sbx_idmap_t *map)
 {
     int            fd, rc;
     char           go;
-    pid_t          pid;
+    pid_t          pid, parent;
     struct pollfd  told;
+
+    parent = getpid();
 
     /* no exit signal: who reaps children by SIGCHLD does not see it */
 
     pid = (pid_t) syscall(SYS_clone, CLONE_NEWUSER | CLONE_FILES, 0, 0, 0, 0);
 
     if (pid == 0) {
+        /* what it waits for has no end: it has that descriptor itself */
+        (void) prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+
+        if (getppid() != parent) {
+            _exit(1);
+        }
+
         fd = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
         (void) !write(up[1], &fd, sizeof(fd));
         (void) !read(down[0], &go, 1);
