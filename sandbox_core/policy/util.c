@@ -144,7 +144,12 @@ sbx_copy_string(char *dst, size_t size, const char *src, size_t len)
         return -1;
     }
 
-    memcpy(dst, src, len);
+    /* what is empty may be nowhere */
+
+    if (len != 0) {
+        memcpy(dst, src, len);
+    }
+
     dst[len] = '\0';
 
     return 0;
