@@ -70,6 +70,9 @@ static ngx_int_t ngx_http_sandbox_call_check_socket(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
 static ngx_int_t ngx_http_sandbox_call_check_owner(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
+static ngx_int_t ngx_http_sandbox_call_check_session(
+    ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
+static ngx_uint_t ngx_http_sandbox_call_name(const char *name, size_t size);
 static ngx_int_t ngx_http_sandbox_call_owner(ngx_http_sandbox_call_t *call,
     const u_char *payload);
 static u_char *ngx_http_sandbox_call_buffer(ngx_http_sandbox_call_t *call);
@@ -92,7 +95,8 @@ static const ngx_http_sandbox_shape_t  ngx_http_sandbox_shapes[] = {
     EMPTY(SBX_F_ACCEPTED),
     FIXED(SBX_F_END, sbx_f_end_t),
 
-    FIXED(SBX_F_SESSION, sbx_f_session_t),
+    { SBX_F_SESSION, 0, sizeof(sbx_f_session_t), sizeof(sbx_f_session_t),
+      ngx_http_sandbox_call_check_session },
     BYTES(SBX_F_META),
     BYTES(SBX_F_NETWORK),
     FIXED(SBX_F_HEALTH, sbx_f_health_t),
@@ -714,11 +718,35 @@ ngx_http_sandbox_call_check_owner(ngx_http_sandbox_call_t *call,
     ngx_memcpy(&owner, payload, sizeof(sbx_f_owner_t));
 
     return (call->header.flags & SBX_CALL_OWNER) && !call->answered
-           && sbx_name_ok(owner.tenant, ngx_strnlen((u_char *) owner.tenant,
-                                                    sizeof(owner.tenant)))
-           && sbx_name_ok(owner.user, ngx_strnlen((u_char *) owner.user,
-                                                  sizeof(owner.user)))
+           && ngx_http_sandbox_call_name(owner.tenant, sizeof(owner.tenant))
+           && ngx_http_sandbox_call_name(owner.user, sizeof(owner.user))
            ? NGX_OK : NGX_ERROR;
+}
+
+
+/* Its id goes into answers and further calls as it is. */
+
+static ngx_int_t
+ngx_http_sandbox_call_check_session(ngx_http_sandbox_call_t *call,
+    const u_char *payload, size_t len)
+{
+    sbx_f_session_t  session;
+
+    ngx_memcpy(&session, payload, sizeof(sbx_f_session_t));
+
+    return sbx_session_id_ok(session.id, ngx_strnlen((u_char *) session.id,
+                                                     sizeof(session.id)))
+           && ngx_http_sandbox_call_name(session.tenant,
+                                         sizeof(session.tenant))
+           && ngx_http_sandbox_call_name(session.user, sizeof(session.user))
+           ? NGX_OK : NGX_ERROR;
+}
+
+
+static ngx_uint_t
+ngx_http_sandbox_call_name(const char *name, size_t size)
+{
+    return sbx_name_ok(name, ngx_strnlen((u_char *) name, size));
 }
 
 
