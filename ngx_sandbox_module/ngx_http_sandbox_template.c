@@ -531,7 +531,10 @@ ngx_http_sandbox_template_import(ngx_pool_t *pool, ngx_str_t *preload,
         return NGX_ERROR;
     }
 
-    ngx_memcpy(p, preload->data, preload->len);
+    if (preload->len != 0) {
+        ngx_memcpy(p, preload->data, preload->len);
+    }
+
     ngx_memcpy(p + preload->len, name, len);
     p[preload->len + len] = '\0';
 
