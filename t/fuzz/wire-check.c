@@ -1,17 +1,17 @@
 /*
  * The checks of control datagrams and of frames with strings.  What passes
  * is read to its end, as a receiver would: the sanitizers see any length that
- * was believed wrongly.  The first byte chooses the check.
+ * was believed wrongly.  The first byte chooses the check; its highest bit
+ * leaves magic, version and size of a datagram as they are, which are put
+ * right else: nothing behind them would be reached.
  */
 
+#include "fuzz.h"
+#include "sandbox_util.h"
 #include "wire.h"
 
-#include <stdlib.h>
-#include <string.h>
 
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
+static void mend(uint8_t *p, size_t n, size_t size_at);
 static void check_call(uint8_t *p, size_t n);
 static void check_task(uint8_t *p, size_t n);
 static void check_file(uint8_t *p, size_t n);
@@ -23,12 +23,14 @@ static void check_code(uint8_t *p, size_t n);
 static void check_context(uint8_t *p, size_t n);
 static void check_field(uint8_t *p, size_t n);
 static void check_line(uint8_t *p, size_t n);
+static void check_result(uint8_t *p, size_t n);
+static void check_ran(uint8_t *p, size_t n);
 
 
 static void (*const checks[])(uint8_t *p, size_t n) = {
     check_call, check_task, check_file, check_entry, check_change,
     check_match, check_state, check_code, check_context, check_field,
-    check_line
+    check_line, check_result, check_ran
 };
 
 static volatile uint32_t  sink;
@@ -52,10 +54,43 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
 
     memcpy(copy, data + 1, size - 1);
-    checks[data[0] % (sizeof(checks) / sizeof(checks[0]))](copy, size - 1);
+
+    if (data[0] < 0x80 && checks[data[0] % sbx_nelts(checks)] == check_call) {
+        mend(copy, size - 1, offsetof(sbx_call_t, size));
+
+    } else if (data[0] < 0x80
+               && checks[data[0] % sbx_nelts(checks)] == check_task)
+    {
+        mend(copy, size - 1, SIZE_MAX);
+    }
+
+    checks[data[0] % sbx_nelts(checks)](copy, size - 1);
     free(copy);
 
     return 0;
+}
+
+
+/* Both begin alike: magic, version. */
+
+static void
+mend(uint8_t *p, size_t n, size_t size_at)
+{
+    uint16_t  version;
+    uint32_t  magic, size;
+
+    magic = SBX_WIRE_MAGIC;
+    version = SBX_WIRE_VERSION;
+    size = (uint32_t) n;
+
+    if (n >= sizeof(magic) + sizeof(version)) {
+        memcpy(p, &magic, sizeof(magic));
+        memcpy(p + sizeof(magic), &version, sizeof(version));
+    }
+
+    if (size_at != SIZE_MAX && n >= size_at + sizeof(size)) {
+        memcpy(p + size_at, &size, sizeof(size));
+    }
 }
 
 
@@ -276,5 +311,28 @@ check_field(uint8_t *p, size_t n)
 
     if (sbx_wire_check_field(p, n, &field, &name) == 0) {
         touch(name, field.name_len);
+    }
+}
+
+
+static void
+check_result(uint8_t *p, size_t n)
+{
+    sbx_f_result_t  result;
+
+    if (sbx_wire_check_result(p, n, &result) == 0) {
+        must(result.kind <= SBX_RESULT_ERROR && n == sizeof(result));
+    }
+}
+
+
+static void
+check_ran(uint8_t *p, size_t n)
+{
+    sbx_f_ran_t  ran;
+
+    if (sbx_wire_check_ran(p, n, &ran) == 0) {
+        must(strlen(sbx_reason_word((sbx_reason_t) ran.reason)) != 0
+             && n == sizeof(ran));
     }
 }

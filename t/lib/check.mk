@@ -9,8 +9,8 @@ ALL_SRCS   := $(CORE_SRCS) $(MODULE_SRCS)
 HEADERS    := $(wildcard $(CORE)/*/*.h ngx_sandbox_module/*.h \
                          ngx_sandbox_module/*/*.h)
 C_FILES    := $(ALL_SRCS) $(HEADERS) $(TEST_SRCS) $(wildcard t/core/*.h) \
-              $(wildcard t/fuzz/*.c t/bench/lib/*.[ch])
-SCRIPTS    := bootstrap .ci/run conf/sandbox-run $(wildcard t/lib/run-v2) \
+              $(wildcard t/fuzz/*.c t/fuzz/lib/*.[ch] t/bench/lib/*.[ch])
+SCRIPTS    := bootstrap .ci/run conf/sandbox-run t/fuzz/lib/run $(wildcard t/lib/run-v2) \
               $(KERNEL_HOOKS) \
               $(wildcard t/bench/run t/bench/*.sh)
 PERL_FILES := $(wildcard t/*.t t/*/*.t t/lib/*.pm t/lib/*/*.pm \
@@ -155,50 +155,98 @@ check-perl: $(PERL_FILES)
 
 
 # ---- fuzzing --------------------------------------------------------------
+#
+# t/fuzz/NAME.c is a target, t/fuzz/corpus/NAME/ its inputs, t/fuzz/dict/ has
+# its words.  All share an archive of the core and one of the module, so that
+# each source is compiled once and a target is linked with what it uses.  What
+# includes worker.h is the module at work, with nginx's own functions about it.
 
 SECONDS    ?= 60
 FUZZ       := $(BUILD)/fuzz
 FUZZ_NAMES := $(sort $(patsubst t/fuzz/%.c,%,$(wildcard t/fuzz/*.c)))
-FUZZ_LIBS  := $(filter $(CORE)/policy/% $(CORE)/wire/%,$(LIB_SRCS)) \
-              $(CORE)/init/tar.c \
-              $(addprefix $(CORE)/egress/,sniff.c greeting.c http.c \
-                http_head.c)
-FUZZ_FLAGS := -std=gnu11 -D_GNU_SOURCE -g -O1 \
-              -fsanitize=fuzzer,address,undefined \
-              -fno-sanitize-recover=undefined
+TARGETS    ?= $(FUZZ_NAMES)
+FUZZ_FLAGS := -gline-tables-only -O1 -fPIC -fsanitize=fuzzer-no-link \
+              -fsanitize=address,undefined -fno-sanitize-recover=undefined
+# What no input comes to need not be there: coming to it is a finding.
+FUZZ_LINK  := -no-pie -fsanitize=fuzzer,address,undefined \
+              -Wl,--unresolved-symbols=ignore-all
+FUZZ_NGX   := $(patsubst t/fuzz/%.c,%,\
+                $(shell grep -l 'worker\.h\|ngx_http' t/fuzz/*.c))
+FUZZ_SRCS  := $(filter $(addprefix $(CORE)/,policy/% wire/% init/% egress/% \
+                broker/log.c broker/quota.c broker/record.c),$(LIB_SRCS))
+FUZZ_CORE  := $(FUZZ_SRCS:%.c=$(FUZZ)/obj/%.o)
+FUZZ_MODULE := $(MODULE_SRCS:%.c=$(FUZZ)/obj/%.o)
+FUZZ_WORKER := $(patsubst %.c,$(FUZZ)/obj/%.o,$(wildcard t/fuzz/lib/worker*.c))
 
-FUZZ_LIBS  += $(CORE)/egress/message.c
+# Of nginx's strings the empty one is often NULL, and NULL + 0 is what it is.
+fuzz_flags  = $(if $(filter ngx_% t/fuzz/lib/% $(FUZZ_NGX:%=t/fuzz/%.c),\
+              $(1)),$(NGX_INCS) -fno-sanitize=pointer-overflow,\
+              -std=gnu11 -D_GNU_SOURCE $(CORE_INCS)) -It/fuzz/lib
 
-$(FUZZ)/obj/%.o: %.c $(HEADERS)
+$(FUZZ)/objects: FORCE
+	$(call keep,'$(FUZZ_FLAGS)')
+
+$(FUZZ)/programs: FORCE
+	$(call keep,'$(FUZZ_LINK)' $(FUZZ_SRCS) $(MODULE_SRCS))
+
+$(FUZZ)/obj/%.o: %.c $(FUZZ)/objects
 	@mkdir -p $(@D)
 	$(call say,CC,$< (fuzz))
-	$(Q)clang $(FUZZ_FLAGS) $(CORE_INCS) -c -o $@ $<
+	$(Q)clang $(FUZZ_FLAGS) $(call fuzz_flags,$<) -MMD -MP -c -o $@ $<
 
-$(FUZZ)/%: t/fuzz/%.c $(FUZZ_LIBS:%.c=$(FUZZ)/obj/%.o)
-	$(call say,LD,$@)
-	$(Q)clang $(FUZZ_FLAGS) $(CORE_INCS) -o $@ $^ -lpcre2-8 -lyajl \
-	    -l:libarchive.a -lz
+$(FUZZ_MODULE) $(FUZZ_WORKER) $(FUZZ_NGX:%=$(FUZZ)/obj/t/fuzz/%.o): \
+    | $(NGX_BUILD)/Makefile
 
-# Of the module, what takes a request apart.
-$(FUZZ)/args: t/fuzz/args.c $(MODULE_SRCS) $(HEADERS) $(NGX_BUILD)/Makefile
+$(FUZZ)/core.a: $(FUZZ_CORE)
+$(FUZZ)/module.a: $(FUZZ_MODULE)
+
+$(FUZZ)/core.a $(FUZZ)/module.a: $(FUZZ)/programs
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcsD $@ $(filter %.o,$^)
+
+# nginx's program is linked as if it were a library.
+$(FUZZ)/libnginx.so: t/fuzz/lib/nginx-library.pl
 	@mkdir -p $(@D)
-	$(call say,LD,$@)
-	$(Q)clang $(FUZZ_FLAGS) -ffunction-sections -Wl,--gc-sections \
-	    $(NGX_INCS) -o $@ $<
+	$(Q)perl $< $(NGINX) $@
 
-.SECONDARY: $(FUZZ_LIBS:%.c=$(FUZZ)/obj/%.o)
+NGINX      ?= /usr/sbin/nginx
+
+$(FUZZ_NGX:%=$(FUZZ)/%): $(FUZZ_WORKER) $(FUZZ)/module.a $(FUZZ)/libnginx.so
+
+$(FUZZ)/%: $(FUZZ)/obj/t/fuzz/%.o $(FUZZ)/core.a $(FUZZ)/programs
+	$(call say,LD,$@)
+	$(Q)clang $(FUZZ_LINK) -o $@ $(filter %.o,$^) \
+	    $(filter %/module.a,$^) $(filter %/core.a,$^) \
+	    $(filter %.so,$^) -Wl,-rpath,$(FUZZ) $(CORE_LIBS) $(EGRESS_LIBS)
+
+.SECONDARY: $(FUZZ_NAMES:%=$(FUZZ)/obj/t/fuzz/%.o)
+
+-include $(FUZZ_CORE:.o=.d) $(FUZZ_MODULE:.o=.d) $(FUZZ_WORKER:.o=.d) \
+         $(FUZZ_NAMES:%=$(FUZZ)/obj/t/fuzz/%.d)
 
 .PHONY: fuzz-programs
-fuzz-programs: $(FUZZ_NAMES:%=$(FUZZ)/%)
+fuzz-programs: $(TARGETS:%=$(FUZZ)/%)
 	@:
 
-# SECONDS for each target; what is found is kept in build/fuzz.
+# What t/fuzz.t replays is built with the tests, where it can be.
+FUZZ_CAN    = $(wildcard $(shell clang -print-resource-dir 2> \
+                /dev/null)/lib/linux/libclang_rt.fuzzer-*.a)
+
+.PHONY: fuzz-replay
+fuzz-replay: | tests
+	$(if $(SANITIZED)$(FAULTED),,$(if $(filter t/fuzz.t,$(TESTS_RUN)),\
+	    $(if $(FUZZ_CAN),@+$(MAKE) --no-print-directory fuzz-programs)))
+
+test: fuzz-replay
+
+# The seeds that have structures in them, after a change of a layout.
+.PHONY: fuzz-seeds
+fuzz-seeds: t/fuzz/lib/seeds.c $(LIB)
+	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE $(WARNINGS) $(CORE_INCS) \
+	    -o $(FUZZ)/seeds $< $(LIB) && $(FUZZ)/seeds
+
+# SECONDS for each target, or for each of TARGETS="a b"; what is found is kept
+# in build/fuzz.
 fuzz:
 	@+$(MAKE) --no-print-directory -j$(JOBS) fuzz-programs
-	@for f in $(FUZZ_NAMES); do \
-	    mkdir -p $(FUZZ)/corpus/$$f; \
-	    $(FUZZ)/$$f -max_total_time=$(SECONDS) -rss_limit_mb=2048 \
-	        -timeout=10 -print_final_stats=1 -verbosity=0 \
-	        -artifact_prefix=$(FUZZ)/$$f- $(FUZZ)/corpus/$$f \
-	        t/fuzz/corpus/$$f || exit 1; \
-	done
+	@t/fuzz/lib/run $(FUZZ) $(SECONDS) $(TARGETS)
