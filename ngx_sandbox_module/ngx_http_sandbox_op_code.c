@@ -334,7 +334,7 @@ ngx_http_sandbox_op_code_frame(ngx_http_sandbox_call_t *call,
         return ngx_http_sandbox_op_code_end(call, payload);
     }
 
-    if ((frame->type == SBX_F_CONTEXT) == code->begun) {
+    if ((frame->type == SBX_F_CONTEXT) == code->begun || !call->accepted) {
         return ngx_http_sandbox_op_broken(call, "a wrong frame for code");
     }
 

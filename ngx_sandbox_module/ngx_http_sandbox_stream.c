@@ -564,6 +564,13 @@ ngx_http_sandbox_stream_output(ngx_http_sandbox_stream_t *s, ngx_chain_t *out)
 {
     s->last = ngx_current_msec;
 
+    /* a session that speaks before its call was accepted: the client would
+     * take what it says for the answer's head */
+
+    if (!s->request->header_sent) {
+        return NGX_ERROR;
+    }
+
     if (ngx_http_output_filter(s->request, out) == NGX_ERROR) {
         return NGX_ERROR;
     }
