@@ -37,6 +37,9 @@ for my $i (0 .. $n - 1) {
     }
 }
 
-open my $out, '>:raw', $library or die "$library: $!\n";
+# Whoever has the old one mapped keeps it.
+
+open my $out, '>:raw', "$library.new" or die "$library: $!\n";
 print $out $elf or die "$library: $!\n";
 close $out or die "$library: $!\n";
+rename "$library.new", $library or die "$library: $!\n";

@@ -21,6 +21,8 @@
 static void worker_begin(void);
 static void worker_hash(ngx_hash_t *hash, const char *word, void *value);
 static void worker_known(ngx_http_request_t *r, ngx_table_elt_t *h);
+static void worker_ask(const uint8_t *p, size_t n);
+static void worker_end(void);
 static void worker_message(unsigned kind, unsigned how, const uint8_t *p,
     size_t n);
 static void worker_nothing(ngx_event_t *ev);
@@ -38,6 +40,7 @@ static ngx_http_conf_ctx_t  contexts;
 static void                *main_confs[WORKER_MODULES];
 static void                *srv_confs[WORKER_MODULES];
 static void                *loc_confs[WORKER_MODULES];
+static u_char              *asked;     /* the text that a request is in */
 
 
 
@@ -382,11 +385,8 @@ void
 worker_input(ngx_uint_t api, const uint8_t *data, size_t size)
 {
     int                           before, after;
-    u_char                       *text;
-    size_t                        n, len;
-    ngx_uint_t                    i;
+    size_t                        n;
     const uint8_t                *end;
-    ngx_http_request_t           *r;
     ngx_http_sandbox_loc_conf_t  *slcf;
 
     (void) worker_conf();
@@ -396,21 +396,52 @@ worker_input(ngx_uint_t api, const uint8_t *data, size_t size)
     must(before != -1);
     (void) close(before);
 
-    end = size ? memchr(data, 0x1d, size) : NULL;
+    end = size ? memchr(data, WORKER_ASKED, size) : NULL;
     n = end != NULL ? (size_t) (end - data) : size;
-    text = malloc(n ? n : 1);
-    must(text != NULL);
-    memcpy(text, data, n);
+    worker_ask(data, n);
     n += end != NULL;
     data += n;
     size -= n;
-    n -= end != NULL;
 
+    while (size >= WORKER_FIXED) {
+        n = (size_t) data[2] | (size_t) data[3] << 8;
+        n = ngx_min(n, size - WORKER_FIXED);
+
+        if (data[0] == WORKER_NEXT) {
+            worker_end();
+            worker_ask(data + WORKER_FIXED, n);
+
+        } else if (worker.request != NULL) {
+            worker_message(data[0], data[1], data + WORKER_FIXED, n);
+        }
+
+        data += WORKER_FIXED + n;
+        size -= WORKER_FIXED + n;
+    }
+
+    worker_end();
+
+    after = dup(log_file.fd);
+    must(after == before);
+    (void) close(after);
+}
+
+
+/* The text of a request; what is none is not asked. */
+
+static void
+worker_ask(const uint8_t *p, size_t n)
+{
+    size_t               len;
+    ngx_http_request_t  *r;
+
+    asked = malloc(n ? n : 1);
+    must(asked != NULL);
+    memcpy(asked, p, n);
     r = worker_request();
 
-    if (worker_head(r, text, n) != NGX_OK) {
+    if (worker_head(r, asked, n) != NGX_OK) {
         worker_request_free(r);
-        free(text);
         return;
     }
 
@@ -422,38 +453,38 @@ worker_input(ngx_uint_t api, const uint8_t *data, size_t size)
 
     ngx_http_finalize_request(r, ngx_http_sandbox_handler(r));
     worker_turns();
+}
 
-    while (size >= WORKER_FIXED && !worker.over) {
-        n = (size_t) data[2] | (size_t) data[3] << 8;
-        n = ngx_min(n, size - WORKER_FIXED);
-        worker_message(data[0], data[1], data + WORKER_FIXED, n);
-        data += WORKER_FIXED + n;
-        size -= WORKER_FIXED + n;
-    }
 
-    /* the core is gone, and what is asked again finds it gone as well */
+/* The core is gone, and what is asked again finds it gone as well. */
 
-    for (i = 0; i < 4; i++) {
+static void
+worker_end(void)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < 4 && worker.request != NULL; i++) {
         worker_message(WORKER_END, 0, NULL, 0);
     }
 
-    if (worker.over) {
+    if (worker.request != NULL) {
+
+        /* it waits for its client, who goes as well */
+
+        worker_over(worker.request);
+
+    } else if (worker.finals != 0) {
         must(worker.finals == 1);
         worker_check_answer();
-
-    } else {
-        worker_over(worker.request);
     }
 
     worker_core_gone();
     worker_turns();
-    free(text);
+    free(asked);
+    asked = NULL;
 
     must(worker.cycle.free_connection_n == WORKER_CONNECTIONS);
     must(ngx_event_timer_rbtree.root == ngx_event_timer_rbtree.sentinel);
-    after = dup(log_file.fd);
-    must(after == before);
-    (void) close(after);
 }
 
 

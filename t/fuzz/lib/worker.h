@@ -13,15 +13,19 @@
 
 
 /*
- * One request to an API, and what comes of it: text of a request up to 0x1d,
- * whose head is as HTTP/1.1 has it and whose body is all that follows; then
- * messages of a byte of their kind, one of what is wrong with them, two of
- * their length, and bytes.  The kind is a frame's type, or one of these.
+ * Requests to an API, and what comes of them: the text of the first up to
+ * 0x1d, whose head is as HTTP/1.1 has it and whose body is all that follows;
+ * then messages of a byte of their kind, one of what is wrong with them, two
+ * of their length, and bytes.  The kind is a frame's type, or one of these.
+ * Whatever comes: each request ends once, its JSON is JSON, no line of the log
+ * is another's, and nothing is left of it.
  */
+#define WORKER_ASKED     0x1d
 #define WORKER_CLIENT    0xff          /* bytes of the client */
 #define WORKER_END       0xfe          /* the call's other side is gone */
 #define WORKER_TIME      0xfd          /* seconds pass: as many as bytes */
 #define WORKER_REFUSAL   0xfc          /* ERROR, of the code of the first */
+#define WORKER_NEXT      0xfb          /* the text of the next request */
 
 /* of the second byte */
 #define WORKER_FILE      0x01          /* it brings a file's descriptor */

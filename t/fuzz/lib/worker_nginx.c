@@ -220,7 +220,7 @@ ngx_http_output_filter(ngx_http_request_t *r, ngx_chain_t *in)
 ngx_int_t
 ngx_http_send_special(ngx_http_request_t *r, ngx_uint_t flags)
 {
-    must(r == worker.request);
+    must(r == worker.request && r->header_sent);
     worker.whole |= (flags & NGX_HTTP_LAST) != 0;
 
     return NGX_OK;
