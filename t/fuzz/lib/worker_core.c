@@ -181,6 +181,11 @@ worker_frame(worker_call_t *call, const sbx_frame_t *frame, const uint8_t *p)
              && frame->length == sizeof(sbx_f_port_t));
         break;
 
+    case SBX_F_END:
+        must(call->head.op == SBX_OP_CREATE && frame->length == 0
+             && (call->head.flags & SBX_CALL_TELLS));
+        break;
+
     case SBX_F_STRINGS:
     case SBX_F_STDIN:
     case SBX_F_DATA:
