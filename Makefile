@@ -443,7 +443,7 @@ install: build
 	done
 	install -m 0644 conf/sandbox-broker.service $(DESTDIR)$(UNIT_DIR)/
 	install -m 0644 conf/logrotate $(DESTDIR)$(LOGROTATE_DIR)/nginx-sandbox
-	install -m 0644 README.md LICENSE conf/nginx.conf conf/nginx-delegate.conf \
+	install -m 0644 README.md SECURITY.md LICENSE conf/nginx.conf conf/nginx-delegate.conf \
 	    $(filter-out %.8,$(wildcard docs/*.*)) $(DESTDIR)$(DOC_DIR)/
 	install -m 0644 docs/sandboxctl.8 $(DESTDIR)$(MAN_DIR)/
 	$(if $(wildcard conf/templates/*),\

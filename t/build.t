@@ -116,6 +116,7 @@ my %mode = (
     'lib/systemd/system/sandbox-broker.service' => 0644,
     'etc/logrotate.d/nginx-sandbox' => 0644,
     'usr/share/doc/nginx-sandbox/README.md' => 0644,
+    'usr/share/doc/nginx-sandbox/SECURITY.md' => 0644,
     'usr/share/doc/nginx-sandbox/nginx.conf' => 0644,
     'usr/share/doc/nginx-sandbox/nginx-delegate.conf' => 0644,
     'usr/share/doc/nginx-sandbox/examples/run.c' => 0644,
