@@ -351,7 +351,11 @@ sanitized:
 	    $(TESTS_RUN)),@+$(MAKE) --no-print-directory SANITIZE=1 \
 	    BUILD=$(SAN_BUILD) build $(SAN_TESTS:%=$(SAN_BUILD)/t/core/%))))
 
-test: tests faults sanitized
+# All that tests run, which may be built side by side; fuzz-replay is one.
+.PHONY: test-builds
+test-builds: tests faults sanitized
+
+test: test-builds
 	@$(TEST_ENV) PERL5LIB=$(ROOT)/t/lib prove --formatter=SandboxSummary -j$(JOBS) \
 	    $(TESTS_RUN)
 

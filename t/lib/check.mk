@@ -237,7 +237,7 @@ fuzz-replay: | tests
 	$(if $(SANITIZED)$(FAULTED),,$(if $(filter t/fuzz.t,$(TESTS_RUN)),\
 	    $(if $(FUZZ_CAN),@+$(MAKE) --no-print-directory fuzz-programs)))
 
-test: fuzz-replay
+test-builds: fuzz-replay
 
 # The seeds that have structures in them, after a change of a layout.
 .PHONY: fuzz-seeds
