@@ -42,8 +42,6 @@ typedef struct {
 
 static void ngx_http_sandbox_call_read(ngx_http_sandbox_call_t *call);
 static ngx_int_t ngx_http_sandbox_call_fill(ngx_http_sandbox_call_t *call);
-static ngx_uint_t ngx_http_sandbox_call_news(
-    const ngx_http_sandbox_call_t *call, const sbx_frame_t *frame);
 static ngx_int_t ngx_http_sandbox_call_wait(ngx_http_sandbox_call_t *call);
 static ngx_int_t ngx_http_sandbox_call_deliver(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload);
@@ -251,7 +249,7 @@ ngx_http_sandbox_call_read(ngx_http_sandbox_call_t *call)
     size_t          bytes;
     u_char         *buf;
     ngx_int_t       rc;
-    ngx_uint_t      dead, n, news;
+    ngx_uint_t      dead, n;
     sbx_frame_t     frame;
     ngx_event_t    *rev;
     const uint8_t  *payload;
@@ -289,7 +287,6 @@ ngx_http_sandbox_call_read(ngx_http_sandbox_call_t *call)
 
         if (got == 1) {
             buf = call->wire.buf;
-            news = ngx_http_sandbox_call_news(call, &frame);
             bytes += sizeof(sbx_frame_t) + frame.length;
             ngx_http_sandbox_turn_spend(sizeof(sbx_frame_t) + frame.length);
             rc = ngx_http_sandbox_call_deliver(call, &frame, payload);
@@ -308,9 +305,10 @@ ngx_http_sandbox_call_read(ngx_http_sandbox_call_t *call)
                 rc = NGX_OK;
             }
 
-            if (news) {
-                ngx_http_sandbox_call_arm(call);
-            }
+            /* ACCEPTED comes again and again of a call whose session stands
+             * still: it is waited for, as long as it says so */
+
+            ngx_http_sandbox_call_arm(call);
 
         } else {
             rc = (got == 0) ? ngx_http_sandbox_call_fill(call) : NGX_ABORT;
@@ -433,17 +431,6 @@ ngx_http_sandbox_call_fill(ngx_http_sandbox_call_t *call)
     call->passed = fd;
 
     return NGX_OK;
-}
-
-
-/* What says nothing, or the same again, does not prolong the waiting. */
-
-static ngx_uint_t
-ngx_http_sandbox_call_news(const ngx_http_sandbox_call_t *call,
-    const sbx_frame_t *frame)
-{
-    return frame->type != SBX_F_OWNER
-           && (frame->type != SBX_F_ACCEPTED || !call->accepted);
 }
 
 

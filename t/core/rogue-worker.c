@@ -89,7 +89,7 @@ batch_header(sbx_op_t op)
     for (i = 0; i < 32; i++) {
         compose(&d, op, victim);
 
-        if (!((1U << i) & (SBX_CALL_OWNER|SBX_CALL_RESUME))) {
+        if (!((1U << i) & SBX_CALL_FLAGS)) {
             head->flags = 1U << i;
             refused(&d, op, -1, "flags");
         }
