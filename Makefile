@@ -275,10 +275,11 @@ stop:
 TEST_SRCS  := $(sort $(wildcard t/core/*.c))
 TEST_PROGS := $(TEST_SRCS:%.c=$(BUILD)/%)
 
-# The longest goes first, beside all the others; what measures processor time
+# The longest go first, beside all the others; what measures processor time
 # last, when it is over.
+TESTS_FIRST := t/v2.t t/sanitize.t
 TESTS_LAST := t/limits-cpu.t
-TESTS_ALL  := t/v2.t $(filter-out t/v2.t $(TESTS_LAST),\
+TESTS_ALL  := $(TESTS_FIRST) $(filter-out $(TESTS_FIRST) $(TESTS_LAST),\
                 $(sort $(wildcard t/*.t t/*/*.t))) $(TESTS_LAST)
 
 # A C test is named by its source or its program: TESTS=t/core/x.c.

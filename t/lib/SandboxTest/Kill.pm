@@ -203,6 +203,10 @@ sub strike {
     my @pids = grep { $_ } whose($victim, $id, $line, $held);
     die "no $victim\n" if !@pids;
 
+    # of several none is to see another die
+
+    kill STOP => @pids if @pids > 1;
+
     my $dead = kill('KILL', @pids) == @pids
                && SandboxTest::gone(\@pids, 10);
 
