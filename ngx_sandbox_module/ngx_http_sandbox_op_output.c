@@ -89,8 +89,9 @@ ngx_http_sandbox_op_output_block(ngx_pool_t *pool,
 
     size = NGX_HTTP_SANDBOX_OP_OUTPUT_FIRST;
 
-    if (output->block != NULL) {
-        b = output->block->buf;
+    b = (output->block != NULL) ? output->block->buf : NULL;
+
+    if (b != NULL) {
         size = ngx_min(2 * (size_t) (b->end - b->start),
                        NGX_HTTP_SANDBOX_OP_OUTPUT_BLOCK);
     }

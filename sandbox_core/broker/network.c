@@ -21,6 +21,8 @@
 #define SBX_WAY_REVOKED_MAX   4096
 #define SBX_WAY_LINES         20          /* of the log, in a second */
 #define SBX_WAY_TOLD          1000        /* refusals told, in a second */
+#define SBX_WAY_BEHIND        65536       /* bytes not yet taken by who is
+                                             told */
 #define SBX_WAY_BYTES_MAX     (INT64_C(1) << 53)  /* of a session; what
                                                      numbers of JSON hold */
 #define SBX_WAY_SEALS         (F_SEAL_SHRINK|F_SEAL_GROW|F_SEAL_SEAL)
@@ -565,6 +567,12 @@ sbx_way_refused(sbx_broker_t *b, const sbx_egress_record_t *record)
 
     while (!sbx_list_empty(&b->outlet.listeners)) {
         call = sbx_node_of(b->outlet.listeners.next, sbx_call_out_t, wait);
+
+        /* one that is behind is told of these by a later one */
+
+        if (call->end - call->start > SBX_WAY_BEHIND) {
+            break;
+        }
 
         /* one that cannot be told has been closed: the next oldest */
 
