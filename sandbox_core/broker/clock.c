@@ -17,7 +17,7 @@
 
 
 #define SBX_CLOCK_STEP     100        /* ms: less is no setting of it */
-#define SBX_CLOCK_BRIEF    1000       /* us that a look may take */
+#define SBX_CLOCK_BRIEF    100        /* us that a look may take */
 #define SBX_CLOCK_LOOKS    5
 
 
@@ -25,14 +25,16 @@ static int sbx_clock_measure(int64_t *ahead);
 static void sbx_clock_moved(sbx_broker_t *b, int64_t by);
 
 
-static int64_t  sbx_clock_ms;         /* that the wall's clock is ahead */
+static int64_t  sbx_clock_us;         /* that the wall's clock is ahead */
 static int      sbx_clock_known;
 
 
 int64_t
 sbx_broker_clock_ms(void)
 {
-    return (int64_t) (sbx_now_us() / 1000) + sbx_clock_ahead();
+    (void) sbx_clock_ahead();
+
+    return ((int64_t) sbx_now_us() + sbx_clock_us) / 1000;
 }
 
 
@@ -40,11 +42,11 @@ int64_t
 sbx_clock_ahead(void)
 {
     if (!sbx_clock_known) {
-        (void) sbx_clock_measure(&sbx_clock_ms);
+        (void) sbx_clock_measure(&sbx_clock_us);
         sbx_clock_known = 1;
     }
 
-    return sbx_clock_ms;
+    return sbx_clock_us / 1000;
 }
 
 
@@ -53,19 +55,19 @@ sbx_clock_look(sbx_broker_t *b)
 {
     int64_t  ahead, by;
 
-    by = sbx_clock_ahead();
+    (void) sbx_clock_ahead();
 
     if (sbx_clock_measure(&ahead) != 0) {
         return;
     }
 
-    by = ahead - by;
+    by = (ahead - sbx_clock_us) / 1000;
 
     if (by > -SBX_CLOCK_STEP && by < SBX_CLOCK_STEP) {
         return;
     }
 
-    sbx_clock_ms = ahead;
+    sbx_clock_us = ahead;
     sbx_log(SBX_LOG_NOTICE, NULL, 0,
             "the clock was set by %lld ms, and what is kept of times with it",
             (long long) by);
@@ -114,7 +116,7 @@ sbx_clock_measure(int64_t *ahead)
         after = sbx_now_us();
 
         wall = (int64_t) ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
-        *ahead = (wall - (int64_t) before) / 1000;
+        *ahead = wall - (int64_t) before;
 
         if (after - before < SBX_CLOCK_BRIEF) {
             return 0;
