@@ -285,6 +285,19 @@ for my $what (
     shows('kept', "'kept'", 'and the state is kept');
 }
 
+# The child may have died, and its parent learnt it, before node's own thread
+# has seen the signal.
+my %ends;
+
+for (1 .. 20) {
+    $k->send_run('console.log("begun");'
+                 . 'require("child_process").execSync("exec sleep 1000")');
+    $k->until_output(qr/begun/);
+    $ends{$k->interrupted->{exit}}++;
+}
+
+is_deeply(\%ends, { 130 => 20 }, 'nor is a child ever taken for a failure');
+
 $r = $k->run('const { performance: perf } = require("perf_hooks");'
              . 'const was = perf.eventLoopUtilization();'
              . 'await new Promise(r => setTimeout(r, 300));'

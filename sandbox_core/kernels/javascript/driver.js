@@ -42,6 +42,7 @@ const tick = process._tickCallback;
 const env = process.env;
 
 const SOURCES = 500;        /* cells whose lines errors can show */
+const LATE = 200;           /* ms for a signal that a child got sooner */
 
 let run = null;             /* { id, before, outcome } of what goes on */
 let place = null;           /* the module that cells are, of one directory */
@@ -641,6 +642,20 @@ function explain(e, code, error, id) {
 }
 
 
+/*
+ * A child that was waited for has died of SIGINT.  If we were meant, too, the
+ * thread that ends scripts may not have run yet: it gets its time within one.
+ */
+function childInterrupted(e) {
+    try {
+        return e.signal === 'SIGINT';
+
+    } catch {
+        return false;
+    }
+}
+
+
 /* Called by a script, so that breakOnSigint covers the microtasks too. */
 $$load.step = () => {
     const { job } = $$load;
@@ -655,6 +670,10 @@ $$load.step = () => {
     } catch (e) {
         job.value = e;
         job.failed = true;
+
+        if (childInterrupted(e)) {
+            sleep(LATE);
+        }
     }
 
     tick.call(process);
