@@ -752,7 +752,10 @@ sbx_broker_bequeath(int out, sbx_keep_t kind, uint64_t number,
         memcpy(msg.id, s->info.id, sizeof(msg.id));
     }
 
-    (void) sbx_link_write(out, &msg, fds);
+    if (sbx_link_write(out, &msg, fds) != 0) {
+        sbx_log(SBX_LOG_ERROR, NULL, errno, "\"%s\" (%u) is not handed on",
+                msg.id, (unsigned) kind);
+    }
 }
 
 

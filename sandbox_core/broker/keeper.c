@@ -130,7 +130,7 @@ static void
 sbx_keeper_run(sbx_keeper_t *k)
 {
     size_t          i, n, size;
-    struct pollfd  *pfds;
+    struct pollfd  *pfds, *more;
 
     pfds = NULL;
     size = 0;
@@ -144,11 +144,14 @@ sbx_keeper_run(sbx_keeper_t *k)
         }
 
         if (size < k->nkept + 2) {
-            size = k->nkept * 2 + 16;
-            free(pfds);
-            pfds = malloc(size * sizeof(struct pollfd));
+            n = k->nkept * 2 + 16;
+            more = realloc(pfds, n * sizeof(struct pollfd));
 
-            if (pfds == NULL) {
+            if (more != NULL) {
+                pfds = more;
+                size = n;
+
+            } else if (pfds == NULL) {
                 sbx_log(SBX_LOG_ERROR, NULL, ENOMEM, "the keeper gives up");
                 return;
             }
@@ -165,7 +168,9 @@ sbx_keeper_run(sbx_keeper_t *k)
             pfds[1].events |= POLLOUT;
         }
 
-        n = k->nkept;
+        /* without memory for more, those of before are seen all the same */
+
+        n = k->nkept < size - 2 ? k->nkept : size - 2;
 
         for (i = 0; i < n; i++) {
             pfds[i + 2].fd = k->kept[i].msg.kind == SBX_KEEP_CONTROL

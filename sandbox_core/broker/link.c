@@ -46,6 +46,8 @@ sbx_link_send(int fd, const sbx_link_t *msg, const int *fds, unsigned nfds)
 int
 sbx_link_write(int file, const sbx_link_t *msg, const int *fds)
 {
+    int         err;
+    off_t       at;
     unsigned    i;
     sbx_link_t  copy;
 
@@ -54,6 +56,8 @@ sbx_link_write(int file, const sbx_link_t *msg, const int *fds)
     copy.type = SBX_LINK_STORE;
 
     /* all of them, or nothing of it */
+
+    at = lseek(file, 0, SEEK_CUR);
 
     for (i = 0; i < sbx_link_fds(msg->kind); i++) {
         /* as many as the kind has:
@@ -69,7 +73,21 @@ sbx_link_write(int file, const sbx_link_t *msg, const int *fds)
         (void) fcntl(copy.fds[i], F_SETFD, 0);
     }
 
-    return sbx_write_all(file, &copy, sizeof(sbx_link_t));
+    if (sbx_write_all(file, &copy, sizeof(sbx_link_t)) == 0) {
+        return 0;
+    }
+
+    /* half a record would make all that follow unreadable */
+
+    err = errno;
+
+    if (ftruncate(file, at) == 0) {
+        (void) lseek(file, at, SEEK_SET);
+    }
+
+    errno = err;
+
+    return -1;
 }
 
 
