@@ -54,7 +54,13 @@ sub new {
 
     my $self = bless { file => $o{file} // "/tmp/sbxturns.$$" }, $class;
 
+    # nginx need not be root's
+
     unlink $self->{file};
+    open my $f, '>', $self->{file} or die "$self->{file}: $!";
+    close $f;
+    chmod 0666, $self->{file};
+
     $ENV{LD_PRELOAD} = library();
     $ENV{TURNS} = $self->{file};
 
@@ -86,6 +92,7 @@ sub slots {
     my ($self) = @_;
 
     my $data = slurp($self->{file}) // return;
+    return if length $data < 16;
     my ($round, $used) = unpack 'QQ', $data;
     my @slots;
 
