@@ -106,6 +106,10 @@ sbx_image_open(sbx_storage_t *storage, sbx_error_t *e)
     sbx_volume_t   volume;
     struct statfs  st;
 
+    /* even where there will be no more: what they took is given back */
+
+    sbx_image_sweep(storage, 1);
+
     if (fstatfs(storage->dir, &st) == -1) {
         return sbx_error(e, errno, SBX_E_UNAVAILABLE,
                          "\"%.160s\" cannot be asked", storage->path);
@@ -118,8 +122,6 @@ sbx_image_open(sbx_storage_t *storage, sbx_error_t *e)
                          "\"%.120s\" is in memory: name a directory on a "
                          "disk with sandbox_storage image", storage->path);
     }
-
-    sbx_image_sweep(storage, 1);
 
     /* whatever may be missing shows here and not in a session */
 

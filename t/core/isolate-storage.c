@@ -106,6 +106,7 @@ static void
 test_numbers(void)
 {
     char                storage_dir[] = "/dev/shm/sbx-storage-XXXXXX";
+    char                half[128];
     sbx_error_t         e;
     sbx_limits_t        limits;
     sbx_storage_t      *storage;
@@ -133,11 +134,19 @@ test_numbers(void)
                         &storage, &e) == -1
        && strstr(e.text, "in memory") != NULL,
        "no image is kept in memory");
+
+    /* of an earlier broker, which found a disk there */
+
+    (void) snprintf(half, sizeof(half), "%s/sandbox-t/new.1", storage_dir);
+    (void) close(open(half, O_WRONLY | O_CREAT, 0600));
+    ok(access(half, F_OK) == 0, "half an image is left there");
+
     ok(sbx_storage_open(SBX_STORAGE_AUTO, storage_dir, inside_state, "t",
                         &storage, &e) == 0
        && sbx_storage_kind(storage) == SBX_STORAGE_TMPFS
        && strstr(sbx_storage_lacks(storage), "in memory") != NULL,
        "auto is a tmpfs then, and says why");
+    ok(access(half, F_OK) == -1, "and the half image is gone");
     sbx_storage_close(storage);
 
     ok(chmod(storage_dir, 0700) == 0
