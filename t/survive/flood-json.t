@@ -10,6 +10,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/../lib";
 
+use JSON::PP ();
 use Test::More;
 use SandboxTest::More;
 use SandboxTest::Turns;
@@ -21,7 +22,11 @@ BEGIN {
 
 my $MB = 1024 * 1024;
 my $turns = SandboxTest::Turns->new;
-my $t = server(workers => 1);
+my $H2 = SandboxTest::free_port();
+my $t = server(workers => 1,
+               extra => "        listen 127.0.0.1:$H2 http2;\n"
+                        . "        gzip on; gzip_min_length 1;\n"
+                        . "        gzip_types application/json;\n");
 
 ok($turns->loaded, 'turns are measured');
 
@@ -174,6 +179,39 @@ subtest 'bodies' => sub {
         $turns->brief($name, sub { $r = ask('/exec', $body) });
         is($r->{status}, $status, "$name: $status");
         like($r->{head}, $words, "$name: and what");
+    }
+};
+
+
+# The pieces of an answer, through what nginx may do with them.
+
+subtest 'framings' => sub {
+    my $own = 'http://127.0.0.1:' . $t->port;
+    my $h2 = "http://127.0.0.1:$H2";
+    my $body = '{"cmd":"yes \'\\\\\"a\' | head -c 3000000",'
+               . '"max_output_bytes":4000000}';
+
+    for my $how ([ '1.1', $own, '--http1.1' ], [ '1.1', $own, '--http1.0' ],
+                 [ '1.1', $own, '--http1.1', '--compressed' ],
+                 [ '2', $h2, '--http2-prior-knowledge' ],
+                 [ '2', $h2, '--http2-prior-knowledge', '--compressed' ],
+                 [ '2', $h2, '--http2-prior-knowledge', '--limit-rate',
+                   '20m' ])
+    {
+        my ($version, $to, @how) = @$how;
+
+        open my $f, '-|', 'curl', '-sS', @how, '-m', 60, '-H',
+            'content-type: application/json', '-w', "\n%{http_version}",
+            '-d', $body, "$to/v1/sessions/$s/exec" or die "curl: $!";
+        my $all = do { local $/; <$f> };
+        close $f;
+
+        my ($text, $used) = $all =~ /\A(.*)\n(.*)\z/s;
+        my $r = eval { JSON::PP::decode_json($text) };
+
+        is($used, $version, "HTTP/@how");
+        ok($r->{stdout} eq substr("\\\"a\n" x 750_000, 0, 3_000_000),
+           'every byte');
     }
 };
 
