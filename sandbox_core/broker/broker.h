@@ -28,7 +28,10 @@
 #define SBX_CALLS_MAX           2048
 #define SBX_CALL_QUEUE          (512 * 1024)   /* bytes not yet taken */
 #define SBX_CONTROLS_MAX        256
-#define SBX_TASKS_MAX           64        /* waiting for one init */
+#define SBX_TASKS_MAX           256       /* waiting for one init */
+#define SBX_TASKS_LEAST         8         /* where too many wait for others */
+#define SBX_TASKS_BYTES         24576     /* of its socket: some 64 tasks, 16
+                                             of which may have a group */
 #define SBX_TASK_WAIT           5000      /* ms */
 #define SBX_IDS_SLOT            65536
 #define SBX_IDS_CELL            128       /* slots of a cell */
@@ -105,7 +108,8 @@ typedef struct {
     sbx_task_t       task;
     uint64_t         deadline;
     unsigned         nfds;
-    int              fds[SBX_TASK_FDS_MAX + 8];
+    int              fds[SBX_TASK_FDS_MAX + 8];  /* the call's; while it is
+                                                    handed on, its group's */
 } sbx_pending_t;
 
 
@@ -458,6 +462,7 @@ struct sbx_broker_s {
     sbx_timer_t      listen_timer;
     sbx_node_t       controls;
     uint32_t         ncontrols;
+    uint32_t         ntasks;          /* that wait, of all sessions */
     uint64_t         control_number;
 
     sbx_node_t       calls;
@@ -709,6 +714,8 @@ void sbx_command_group(sbx_session_t *s, uint32_t token);
 /* 1 a command, 2 an interpreter, or 0: no such command runs. */
 int sbx_command_over(sbx_session_t *s, uint32_t number);
 void sbx_command_reaped(sbx_session_t *s);
+/* Whether too much waits for init to take one more. */
+int sbx_command_crowded(const sbx_session_t *s);
 /* Whether init may have one more group for an interpreter now. */
 int sbx_command_may_ask(sbx_session_t *s);
 /* 0, or -1 with what to refuse the call with; limits are an EXEC's. */

@@ -5,6 +5,12 @@
  * A group is made and removed by the timer "groups", after the call that
  * needed it; the call itself takes the spare one.  Init may be slow or dead:
  * a task that its socket does not take waits, for a while and not with many.
+ *
+ * What init does not read holds descriptors: the call's own, and with a group
+ * all of that.  Groups are opened only for a socket that has room, so that
+ * what waits is the calls alone; and the socket holds few (SBX_TASKS_BYTES),
+ * because the kernel counts descriptors that are on their way for all of
+ * root's processes together.
  */
 
 #include "broker.h"
@@ -12,6 +18,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -32,8 +39,15 @@ static int sbx_command_number(sbx_session_t *s, sbx_error_t *e);
 static int sbx_command_exec(sbx_session_t *s, const sbx_exec_limits_t *limits,
     sbx_pending_t *p, sbx_error_t *e);
 static int sbx_command_call_of(const sbx_pending_t *p);
+static int sbx_command_group_of(const sbx_pending_t *p);
+static sbx_command_t *sbx_command_find(sbx_session_t *s, uint32_t number);
 static void sbx_command_start(sbx_session_t *s, sbx_pending_t *p);
+static sbx_pending_t *sbx_command_next(sbx_session_t *s);
 static int sbx_command_hand(sbx_session_t *s, sbx_pending_t *p);
+static int sbx_command_room(const sbx_session_t *s);
+static int sbx_command_open(sbx_session_t *s, sbx_pending_t *p);
+static void sbx_command_fail(sbx_session_t *s, sbx_pending_t *p, int err,
+    const char *text);
 static void sbx_command_refuse(sbx_session_t *s, sbx_pending_t *p,
     const sbx_f_error_t *error);
 static void sbx_command_close(sbx_session_t *s, sbx_pending_t *p,
@@ -112,7 +126,7 @@ sbx_command_group(sbx_session_t *s, uint32_t token)
     sbx_pending_t      p;
     sbx_exec_limits_t  limits;
 
-    if (s->state != SBX_S_RUNNING || s->ntasks >= SBX_TASKS_MAX
+    if (s->state != SBX_S_RUNNING || sbx_command_crowded(s)
         || !sbx_command_may_ask(s))
     {
         return;
@@ -137,8 +151,6 @@ sbx_command_group(sbx_session_t *s, uint32_t token)
                       &(sbx_log_about_t) { NULL, s->info.id }, &e,
                       "interpreter has no group");
         p.task.refused = e.code;
-        p.task.fds = 0;
-        p.task.attach_count = 0;
     }
 
     sbx_credit_begin(s);
@@ -152,7 +164,6 @@ static int
 sbx_command_exec(sbx_session_t *s, const sbx_exec_limits_t *limits,
     sbx_pending_t *p, sbx_error_t *e)
 {
-    unsigned             calls;
     sbx_task_t          *task;
     sbx_command_t       *command;
     const sbx_limits_t  *own;
@@ -199,24 +210,9 @@ sbx_command_exec(sbx_session_t *s, const sbx_exec_limits_t *limits,
                                                : own->memory;
 
     task->core = sbx_cgroup_core(s->cgroup);
-    calls = p->nfds;
-    p->nfds += sbx_cgroup_command_fds(command->group, p->fds + p->nfds,
-                                      &task->fds, &task->attach_count);
-
     sbx_command_soon(s, 0);
 
-    if ((task->fds & SBX_COMMAND_FDS) == SBX_COMMAND_FDS) {
-        return 0;
-    }
-
-    /* without them it would run outside its group, or could not be ended */
-
-    sbx_command_close(s, p, calls);
-    p->nfds = calls;
-    (void) sbx_command_over(s, command->number);
-
-    return sbx_error(e, EMFILE, SBX_E_UNAVAILABLE,
-                     "the command's group cannot be opened");
+    return 0;
 }
 
 
@@ -332,9 +328,7 @@ sbx_command_numbers(sbx_session_t *s, int adopt)
 static void
 sbx_command_start(sbx_session_t *s, sbx_pending_t *p)
 {
-    sbx_error_t     e;
     sbx_broker_t   *b;
-    sbx_f_error_t   error;
     sbx_pending_t  *waiting;
 
     b = s->broker;
@@ -346,10 +340,8 @@ sbx_command_start(sbx_session_t *s, sbx_pending_t *p)
             return;
 
         case -1:
-            (void) sbx_error(&e, errno, SBX_E_UNAVAILABLE,
+            sbx_command_fail(s, p, errno,
                              "the session's first process is gone");
-            sbx_call_fill(&error, &e);
-            sbx_command_refuse(s, p, &error);
             return;
         }
     }
@@ -366,6 +358,7 @@ sbx_command_start(sbx_session_t *s, sbx_pending_t *p)
     waiting->deadline = sbx_now_us() + SBX_TASK_WAIT * 1000;
     sbx_list_append(&s->tasks, &waiting->link);
     s->ntasks++;
+    b->ntasks++;
 
     if (s->queue.index == 0) {
         (void) sbx_timer_set(&b->loop, &s->queue, SBX_COMMAND_RETRY);
@@ -373,31 +366,135 @@ sbx_command_start(sbx_session_t *s, sbx_pending_t *p)
 }
 
 
+static sbx_pending_t *
+sbx_command_next(sbx_session_t *s)
+{
+    sbx_node_t  *node;
+
+    node = s->tasks.next;
+    sbx_list_remove(node);
+    s->ntasks--;
+    s->broker->ntasks--;
+
+    return sbx_node_of(node, sbx_pending_t, link);
+}
+
+
 /*
- * 0: init has it; 1: its socket is full; -1: it is gone.  ETOOMANYREFS means
- * that too many descriptors are on their way, which no event tells the end
- * of.
+ * 0: it is over with, and init has it or the call is refused; 1: its socket
+ * is full; -1: it is gone.  ETOOMANYREFS means that too many descriptors are
+ * on their way, which no event tells the end of.
  */
 
 static int
 sbx_command_hand(sbx_session_t *s, sbx_pending_t *p)
 {
-    if (sbx_wire_send(s->control, &p->task, sizeof(sbx_task_t), p->fds,
-                      p->nfds, MSG_DONTWAIT)
-        != -1)
+    int       err;
+    unsigned  calls;
+
+    calls = p->nfds;
+    err = 0;
+
+    if (sbx_command_group_of(p)) {
+        if (!sbx_command_room(s)) {
+            err = EAGAIN;
+
+        } else if (sbx_command_open(s, p) != 0) {
+            /* outside its group it would run without limits */
+
+            if (sbx_command_call_of(p)) {
+                sbx_command_fail(s, p, errno,
+                                 "the command's group cannot be opened");
+                return 0;
+            }
+
+            (void) sbx_command_over(s, p->task.command);
+            p->task.refused = SBX_E_UNAVAILABLE;
+        }
+    }
+
+    if (err == 0
+        && sbx_wire_send(s->control, &p->task, sizeof(sbx_task_t), p->fds,
+                         p->nfds, MSG_DONTWAIT)
+           != -1)
     {
         SBX_FAULT("broker-call-handed");
         sbx_command_close(s, p, 0);
         return 0;
     }
 
-    if (errno == EAGAIN) {
+    err = err ? err : errno;
+    sbx_command_close(s, p, calls);
+    p->nfds = calls;
+    errno = err;
+
+    if (err == EAGAIN) {
         sbx_event_set(&s->broker->loop, &s->control_event, EPOLLIN|EPOLLOUT);
         return 1;
     }
 
-    return errno == ETOOMANYREFS || errno == ENOBUFS || errno == ENOMEM
-           ? 1 : -1;
+    return err == ETOOMANYREFS || err == ENOBUFS || err == ENOMEM ? 1 : -1;
+}
+
+
+/* As the event tells it: a quarter of what the socket may hold. */
+
+static int
+sbx_command_room(const sbx_session_t *s)
+{
+    struct pollfd  pfd;
+
+    pfd.fd = s->control;
+    pfd.events = POLLOUT;
+
+    return poll(&pfd, 1, 0) == 1;
+}
+
+
+static int
+sbx_command_open(sbx_session_t *s, sbx_pending_t *p)
+{
+    unsigned        calls;
+    sbx_task_t     *task;
+    sbx_command_t  *command;
+
+    task = &p->task;
+    command = sbx_command_find(s, task->command);
+
+    if (command == NULL) {
+        /* init says that it is over, and has never had it */
+        errno = ENOENT;
+        return -1;
+    }
+
+    calls = p->nfds;
+    p->nfds += sbx_cgroup_command_fds(command->group, p->fds + p->nfds,
+                                      &task->fds, &task->attach_count);
+
+    if ((task->fds & SBX_COMMAND_FDS) == SBX_COMMAND_FDS) {
+        return 0;
+    }
+
+    sbx_command_close(s, p, calls);
+    p->nfds = calls;
+    task->fds = 0;
+    task->attach_count = 0;
+    errno = EMFILE;
+
+    return -1;
+}
+
+
+static void
+sbx_command_fail(sbx_session_t *s, sbx_pending_t *p, int err,
+    const char *text)
+{
+    sbx_error_t    e;
+    sbx_f_error_t  error;
+
+    (void) sbx_error(&e, err, SBX_E_UNAVAILABLE, "%s", text);
+    sbx_call_fill(&error, &e);
+    sbx_command_refuse(s, p, &error);
 }
 
 
@@ -413,9 +510,7 @@ sbx_command_refuse(sbx_session_t *s, sbx_pending_t *p,
         sbx_command_close(s, p, 0);
     }
 
-    if (p->task.op == SBX_OP_EXEC
-        || (p->task.op == SBX_OP_GROUP && p->task.refused == 0))
-    {
+    if (sbx_command_group_of(p)) {
         (void) sbx_command_over(s, p->task.command);
     }
 }
@@ -427,6 +522,14 @@ static int
 sbx_command_call_of(const sbx_pending_t *p)
 {
     return p->task.op != SBX_OP_GROUP;
+}
+
+
+static int
+sbx_command_group_of(const sbx_pending_t *p)
+{
+    return p->task.op == SBX_OP_EXEC
+           || (p->task.op == SBX_OP_GROUP && p->task.refused == 0);
 }
 
 
@@ -449,25 +552,19 @@ sbx_command_close(sbx_session_t *s, sbx_pending_t *p, unsigned first)
 void
 sbx_command_flush(sbx_session_t *s)
 {
-    int             rc;
-    sbx_node_t     *node;
     sbx_pending_t  *p;
 
     sbx_event_set(&s->broker->loop, &s->control_event, EPOLLIN);
 
     while (!sbx_list_empty(&s->tasks)) {
-        node = s->tasks.next;
-        p = sbx_node_of(node, sbx_pending_t, link);
-        rc = sbx_command_hand(s, p);
+        p = sbx_node_of(s->tasks.next, sbx_pending_t, link);
 
-        if (rc != 0) {
+        if (sbx_command_hand(s, p) != 0) {
             /* a dead init is found out by its events */
             return;
         }
 
-        sbx_list_remove(node);
-        s->ntasks--;
-        free(p);
+        free(sbx_command_next(s));
     }
 }
 
@@ -476,9 +573,6 @@ void
 sbx_command_queue_tick(sbx_timer_t *timer)
 {
     uint64_t        now;
-    sbx_error_t     e;
-    sbx_node_t     *node;
-    sbx_f_error_t   error;
     sbx_pending_t  *p;
     sbx_session_t  *s;
 
@@ -495,13 +589,8 @@ sbx_command_queue_tick(sbx_timer_t *timer)
 
     now = sbx_now_us();
 
-    (void) sbx_error(&e, 0, SBX_E_UNAVAILABLE,
-                     "the session does not take its calls");
-    sbx_call_fill(&error, &e);
-
     while (!sbx_list_empty(&s->tasks)) {
-        node = s->tasks.next;
-        p = sbx_node_of(node, sbx_pending_t, link);
+        p = sbx_node_of(s->tasks.next, sbx_pending_t, link);
 
         if (p->deadline > now) {
             (void) sbx_timer_set(&s->broker->loop, &s->queue,
@@ -509,9 +598,8 @@ sbx_command_queue_tick(sbx_timer_t *timer)
             return;
         }
 
-        sbx_list_remove(node);
-        s->ntasks--;
-        sbx_command_refuse(s, p, &error);
+        p = sbx_command_next(s);
+        sbx_command_fail(s, p, 0, "the session does not take its calls");
         free(p);
     }
 }
@@ -547,6 +635,34 @@ sbx_command_change(sbx_session_t *s, const sbx_limits_t *limits,
 int
 sbx_command_over(sbx_session_t *s, uint32_t number)
 {
+    sbx_command_t  *command;
+
+    command = sbx_command_find(s, number);
+
+    if (command == NULL) {
+        return 0;
+    }
+
+    SBX_FAULT("broker-command-over");
+    sbx_list_remove(&command->link);
+    sbx_list_append(&s->lingering, &command->link);
+    s->backoff = SBX_COMMAND_BACKOFF_MIN;
+    sbx_command_soon(s, 0);
+
+    if (command->kernel) {
+        return 2;
+    }
+
+    sbx_quota_commands(s, -1);
+    sbx_idle_touch(s);
+
+    return 1;
+}
+
+
+static sbx_command_t *
+sbx_command_find(sbx_session_t *s, uint32_t number)
+{
     size_t          i;
     sbx_node_t     *node;
     sbx_command_t  *command;
@@ -556,27 +672,13 @@ sbx_command_over(sbx_session_t *s, uint32_t number)
         for (node = lists[i]->next; node != lists[i]; node = node->next) {
             command = sbx_node_of(node, sbx_command_t, link);
 
-            if (command->number != number) {
-                continue;
+            if (command->number == number) {
+                return command;
             }
-
-            SBX_FAULT("broker-command-over");
-            sbx_list_remove(node);
-            sbx_list_append(&s->lingering, node);
-            s->backoff = SBX_COMMAND_BACKOFF_MIN;
-            sbx_command_soon(s, 0);
-
-            if (command->kernel) {
-                return 2;
-            }
-
-            sbx_quota_commands(s, -1);
-            sbx_idle_touch(s);
-            return 1;
         }
     }
 
-    return 0;
+    return NULL;
 }
 
 
@@ -707,10 +809,7 @@ sbx_command_drop(sbx_session_t *s)
     sbx_timer_del(&s->broker->loop, &s->queue);
 
     while (!sbx_list_empty(&s->tasks)) {
-        node = s->tasks.next;
-        sbx_list_remove(node);
-        s->ntasks--;
-        p = sbx_node_of(node, sbx_pending_t, link);
+        p = sbx_command_next(s);
         sbx_call_session_error(s->broker, &p->head, &error);
         sbx_command_refuse(s, p, &error);
         free(p);

@@ -44,6 +44,21 @@ sbx_command_may_ask(sbx_session_t *s)
 }
 
 
+/*
+ * What waits for an init has a descriptor of the broker's each.  One session
+ * may have many; those that do not read, together, no more than a quarter of
+ * all, so that whoever else calls finds some.
+ */
+
+int
+sbx_command_crowded(const sbx_session_t *s)
+{
+    return s->ntasks >= SBX_TASKS_MAX
+           || (s->ntasks >= SBX_TASKS_LEAST
+               && s->broker->ntasks >= s->broker->open_files / 4);
+}
+
+
 static const char *
 sbx_command_capability(uint16_t op, uint32_t *needed)
 {
@@ -91,7 +106,7 @@ sbx_command_check(sbx_session_t *s, const sbx_call_t *head,
         (void) sbx_error(&e, 0, SBX_E_CAPABILITY,
                          "the session lacks the capability \"%s\"", name);
 
-    } else if (s->ntasks >= SBX_TASKS_MAX) {
+    } else if (sbx_command_crowded(s)) {
         (void) sbx_error(&e, 0, SBX_E_UNAVAILABLE,
                          "the session does not take its calls");
 

@@ -253,7 +253,7 @@ int
 sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     const char *rules, size_t rules_size, sbx_error_t *e)
 {
-    int                  rc;
+    int                  bytes, rc;
     char                 dir[SBX_PATH_MAX];
     size_t               trust_size;
     sbx_launch_t         launch;
@@ -341,6 +341,9 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
     s->pid = s->launched.pid;
     s->pidfd = s->launched.pidfd;
     s->control = s->launched.control;
+    bytes = SBX_TASKS_BYTES;
+    (void) setsockopt(s->control, SOL_SOCKET, SO_SNDBUF, &bytes,
+                      sizeof(bytes));
 
     if (sbx_event_add(&b->loop, &s->status_event, s->launched.status,
                       EPOLLIN)

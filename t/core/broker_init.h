@@ -7,6 +7,8 @@
 
 #include "broker_test.h"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 
 
@@ -18,6 +20,7 @@
 #define SLOW           4000  /* ms until it reads */
 #define FEW            150   /* less than its socket holds */
 #define FULL           400   /* more than that, and than the queue */
+#define ASKS           1000  /* groups that are asked for in one go */
 
 
 static uint32_t  init_running;
@@ -27,6 +30,8 @@ static unsigned  init_handed;
 static char      init_given[64];      /* the environment of the last */
 static uint64_t  init_processes;
 static uint32_t  init_warms;          /* the language that is asked for */
+static unsigned  init_groups;         /* given to "asker" */
+static unsigned  init_asked;
 
 
 /*
@@ -153,6 +158,39 @@ init_take(int fd)
 }
 
 
+/* Returns when the broker has read all of them. */
+
+static void
+init_ask(unsigned n)
+{
+    int            unread;
+    sbx_record_t   record;
+    struct pollfd  pfd;
+
+    memset(&record, 0, sizeof(record));
+    record.magic = SBX_WIRE_MAGIC;
+    record.type = SBX_R_GROUP;
+    pfd.fd = INIT_CONTROL;
+    pfd.events = POLLOUT;
+    init_asked = 1;
+
+    while (n != 0) {
+        if (sbx_wire_send(INIT_CONTROL, &record, sizeof(record), NULL, 0, 0)
+            == sizeof(record))
+        {
+            n--;
+
+        } else if (errno != EAGAIN || poll(&pfd, 1, TEST_WAIT) != 1) {
+            return;
+        }
+    }
+
+    do {
+        (void) poll(NULL, 0, 1);
+    } while (ioctl(INIT_CONTROL, SIOCOUTQ, &unread) == 0 && unread != 0);
+}
+
+
 static void
 init_task(const char *env, const sbx_task_t *task, const int *fds)
 {
@@ -197,9 +235,12 @@ init_task(const char *env, const sbx_task_t *task, const int *fds)
         break;
 
     case SBX_OP_GROUP:
-        init_record(SBX_R_WARM, init_warms);
+        if (strcmp(env, "MODE=asker") != 0) {
+            init_record(SBX_R_WARM, init_warms);
+        }
 
         if (task->refused == 0) {
+            init_groups++;
             init_record(SBX_R_COMMAND_OVER, task->command);
         }
 
@@ -254,12 +295,16 @@ init_task(const char *env, const sbx_task_t *task, const int *fds)
 
         } else if (strcmp(env, "MODE=forger") == 0) {
             init_record(SBX_R_WARM, 0);
+
+        } else if (strcmp(env, "MODE=asker") == 0) {
+            init_ask(init_asked ? 1 : ASKS);
         }
 
         end.count = init_frozen;
         end.created = init_handed;
         end.next = init_processes;
         end.size = strcmp(init_given, "COLOUR=blue") == 0;
+        end.truncated = init_groups;
         init_frame(fd, SBX_F_ACCEPTED, NULL, 0);
         init_frame(fd, SBX_F_END, &end, sizeof(end));
         break;
