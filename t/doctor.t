@@ -137,6 +137,36 @@ subtest 'a machine that has everything' => sub {
                  map { $_->{ok} ? () : $_->{name} } @{ $doctor->{checks} }),
        'with the same results');
 
+    subtest 'as many sessions as open_files has room for' => sub {
+        my ($limit, $room) = $checks->{open_files}{found}
+                             =~ /^hard limit (\d+): room for (\d+) sessions$/;
+        my $broker = $t->broker;
+
+        # what a create has open for a moment is gone when two looks agree
+        my $open = sub {
+            my ($last, $now) = -1;
+
+            SandboxTest::wait_for(sub {
+                ($last, $now) = ($now // -1,
+                                 scalar(() = glob "/proc/$broker/fd/*"));
+                return $now == $last;
+            }, 10);
+            return $now;
+        };
+
+        my @made = map { $t->session } 1 .. 2;
+        my $before = $open->();
+
+        push @made, $t->session for 1 .. 4;
+
+        my $each = ($open->() - $before) / 4;
+        cmp_ok($each, '>', 0, "$each descriptors of the broker for each");
+        cmp_ok($before + $room * $each, '<=', $limit, "$room of them");
+        cmp_ok($room * $each, '>', $limit * 0.8, 'and not far fewer');
+
+        $t->api(DELETE => "/sessions/$_") for @made;
+    };
+
     $t->finish;
 };
 

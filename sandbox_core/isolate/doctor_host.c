@@ -22,7 +22,8 @@
 #define SBX_INODE_ROOM     1000
 #define SBX_INODE_LEAST    16
 #define SBX_FILES_ROOM     8192
-#define SBX_FILES_SESSION  4              /* descriptors, in the broker */
+#define SBX_FILES_SESSION  7              /* descriptors, in the broker */
+#define SBX_FILES_OWN      128            /* and of its own, at most */
 #define SBX_TASKS_ROOM     4096
 #define SBX_CLOCK_SANE     1704067200L    /* 2024-01-01 */
 #define SBX_PATH_DEFAULT   "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -237,6 +238,7 @@ static int
 sbx_check_files(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
     sbx_f_check_t *c)
 {
+    uint64_t       left;
     struct rlimit  limit;
 
     (void) d;
@@ -247,9 +249,11 @@ sbx_check_files(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
         return 0;
     }
 
+    left = limit.rlim_max > SBX_FILES_OWN ? limit.rlim_max - SBX_FILES_OWN : 0;
+
     sbx_check_found(c, "hard limit %" PRIu64 ": room for %" PRIu64
                     " sessions", (uint64_t) limit.rlim_max,
-                    (uint64_t) limit.rlim_max / SBX_FILES_SESSION);
+                    left / SBX_FILES_SESSION);
 
     if (limit.rlim_max >= SBX_FILES_ROOM) {
         return 1;
