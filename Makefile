@@ -414,7 +414,7 @@ IDENTITY      := $(wildcard conf/identity/*.conf)
 INSTALL_DIRS   = $(MODULES_DIR) $(HELPER_DIR) $(AVAILABLE_DIR) \
                  $(SNIPPETS_DIR)/sandbox-identity $(SBIN_DIR) $(TEMPLATE_DIR) $(UNIT_DIR) \
                  $(LOGROTATE_DIR) $(DOC_DIR) $(INCLUDE_DIR) $(LIB_DIR) \
-                 $(PC_DIR) $(DOC_DIR)/examples $(MAN_DIR)
+                 $(PC_DIR) $(DOC_DIR)/examples $(DOC_DIR)/plots $(MAN_DIR)
 
 install: build
 	install -d -m 0755 $(addprefix $(DESTDIR),$(INSTALL_DIRS))
@@ -448,8 +448,13 @@ install: build
 	done
 	install -m 0644 conf/sandbox-broker.service $(DESTDIR)$(UNIT_DIR)/
 	install -m 0644 conf/logrotate $(DESTDIR)$(LOGROTATE_DIR)/nginx-sandbox
-	install -m 0644 README.md SECURITY.md LICENSE conf/nginx.conf conf/nginx-delegate.conf \
+	install -m 0644 LICENSE conf/nginx.conf conf/nginx-delegate.conf \
 	    $(filter-out %.8,$(wildcard docs/*.*)) $(DESTDIR)$(DOC_DIR)/
+	for f in README.md SECURITY.md; do \
+	    sed -E 's,\]\((docs|conf)/,](,g' $$f > $(DESTDIR)$(DOC_DIR)/$$f \
+	        && chmod 0644 $(DESTDIR)$(DOC_DIR)/$$f || exit 1; \
+	done
+	install -m 0644 $(wildcard docs/plots/*) $(DESTDIR)$(DOC_DIR)/plots/
 	install -m 0644 docs/sandboxctl.8 $(DESTDIR)$(MAN_DIR)/
 	$(if $(wildcard conf/templates/*),\
 	    cp -r conf/templates/. $(DESTDIR)$(TEMPLATE_DIR)/)

@@ -140,6 +140,21 @@ for my $file (sort keys %mode) {
 
 ok(-d "$dest/usr/share/nginx-sandbox/templates", 'a place for templates');
 
+# ... and whoever reads them there can follow what they link to.
+
+my ($links, @astray) = 0;
+
+for my $file (glob "$dest/usr/share/doc/nginx-sandbox/*.md") {
+    for my $to (SandboxTest::slurp($file) =~ m{\]\(([\w./-]+)}g) {
+        $links++;
+        push @astray, $file =~ s{.*/}{}r . ": $to"
+            if !-e "$dest/usr/share/doc/nginx-sandbox/$to";
+    }
+}
+
+cmp_ok($links, '>', 100, 'installed documents have links');
+is("@astray", '', 'that lead to what is installed');
+
 ($status, $text) = output('diff', '-r', "$build/kernels",
                           "$dest/usr/lib/nginx/sandbox/kernels");
 is($text, '', 'kernels are installed as they were prepared');
