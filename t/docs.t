@@ -73,6 +73,27 @@ subtest 'directives' => sub {
 };
 
 
+# Where a word of a list is meant, those that the code takes.
+
+subtest 'words of directives' => sub {
+    my $code = source('ngx_sandbox_module/ngx_http_sandbox_conf.c');
+    my $text = source('docs/directives.md');
+
+    for my $case ([ sandbox_api => 'apis' ], [ sandbox_storage => 'storages' ])
+    {
+        my ($name, $table) = @$case;
+        my ($list) = $code =~ /ngx_conf_enum_t\s+
+                               ngx_http_sandbox_\Q$table\E\[\]\ =\ \{(.*?)^\};
+                              /xms;
+        my ($told) = $text =~ /^\| Syntax \| `\Q$name\E ([\w \\|]+)/m;
+
+        is(join(' ', sort split / \\\| /, ($told // '') =~ s/ +\z//r),
+           join(' ', sort(($list // 'none') =~ /ngx_string\("(\w+)"\)/g)),
+           $name);
+    }
+};
+
+
 subtest 'variables' => sub {
     my $code = source('ngx_sandbox_module/ngx_http_sandbox_variables.c');
     my @known = $code =~ /ngx_string\("(sandbox_\w+)"\)/g;
