@@ -51,7 +51,10 @@ sbx_token_key(sbx_broker_t *b, sbx_error_t *e)
 }
 
 
-/* Whole under its name, or not there.  No other broker has this directory. */
+/*
+ * Whole under its name, or not there, and there for good before anybody has a
+ * token of it.  No other broker has this directory.
+ */
 
 static int
 sbx_token_make(sbx_broker_t *b, sbx_error_t *e)
@@ -66,7 +69,8 @@ sbx_token_make(sbx_broker_t *b, sbx_error_t *e)
            != sizeof(b->token_key)
         || sbx_write_all(fd, b->token_key, sizeof(b->token_key)) != 0
         || fsync(fd) == -1
-        || renameat(b->state, SBX_TOKEN_NEW, b->state, SBX_TOKEN_FILE) == -1)
+        || renameat(b->state, SBX_TOKEN_NEW, b->state, SBX_TOKEN_FILE) == -1
+        || fsync(b->state) == -1)
     {
         return sbx_error(e, errno, SBX_E_UNAVAILABLE,
                          "cannot make %s in the state directory",
