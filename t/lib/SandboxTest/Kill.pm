@@ -54,7 +54,7 @@ our $LONG = $ENV{SANDBOX_TEST_LONG} ? 1 : 0;
 
 my $OWNER = 54_321;
 
-my ($T, $SHARE, %BY);
+my ($T, $SHARE, $MOUNTED, %BY);
 my $keepers = 0;
 my $JSON = JSON::PP->new->utf8->canonical->allow_nonref;
 
@@ -68,6 +68,7 @@ sub kill_server {
     $SHARE = tempdir('sbxshareXXXXXX', DIR => '/tmp', CLEANUP => 1);
     chmod 0755, $SHARE;
     mkdir "$SHARE/rw" or die "$SHARE: $!";
+    mount_share() if `stat -f -c %T '$SHARE'` eq "tmpfs\n";
     chown $OWNER, $OWNER, "$SHARE/rw" or die "$SHARE: $!";
 
     my $http = "    sandbox_bind shared $SHARE/rw rw;\n" . ($o{http} // '');
@@ -78,6 +79,23 @@ sub kill_server {
     $T->allow(qr/worker process \d+ exited on signal 9/);
 
     return $T;
+}
+
+
+# A tmpfs takes no idmapped mount before Linux 6.3.
+
+sub mount_share {
+    system("truncate -s 16M '$SHARE/img' && mkfs.ext4 -q '$SHARE/img'"
+           . " && mount -o loop '$SHARE/img' '$SHARE/rw'") == 0
+        or die "$SHARE: no file system: $?\n";
+    $MOUNTED = $$;
+
+    return;
+}
+
+END {
+    local $?;
+    system 'umount', '-l', "$SHARE/rw" if $MOUNTED && $MOUNTED == $$;
 }
 
 
