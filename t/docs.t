@@ -396,6 +396,8 @@ subtest 'what is fixed' => sub {
     my @rows = (
         [ 'limits.md', qr/^\| JSON nesting \| ([\d,]+)/m,
           'policy/json_parser.h', 'SBX_JSON_DEPTH' ],
+        [ 'limits.md', qr/^\| names and values of.*?\| ([\d,]+)/m,
+          'policy/json_parser.h', 'SBX_JSON_TOKENS_MAX' ],
         [ 'limits.md', qr/^\| commands that live.*?\| ([\d,]+)/m,
           'include/sandbox_wire.h', 'SBX_COMMANDS_MAX' ],
         [ 'limits.md', qr/^\| calls that a session's.*and ([\d,]+) that/m,
