@@ -1,6 +1,7 @@
 #!/usr/bin/perl
 
-# /sessions/{id}/files: uploads, downloads, removal and lists.
+# /sessions/{id}/files: uploads, downloads, removal and lists.  The file that
+# streams through a worker has 600 MB, and 2.5 GB with SANDBOX_TEST_LONG=1.
 
 use strict;
 use warnings;
@@ -11,7 +12,8 @@ use lib "$FindBin::Bin/lib";
 use Test::More;
 use SandboxTest::More;
 
-my $t = server(max_upload => '1g', extra => <<'CONF');
+my $MANY = $ENV{SANDBOX_TEST_LONG} ? 2560 : 600;      # MB
+my $t = server(max_upload => $MANY > 1000 ? '4g' : '1g', extra => <<'CONF');
         location /small/ {
             sandbox_api v1;
             sandbox_max_upload 1m;
@@ -549,23 +551,23 @@ subtest '33 MiB go up and come down' => sub {
 };
 
 
-subtest '600 MB stream through a worker that stays small' => sub {
+subtest "$MANY MB stream through a worker that stays small" => sub {
     my ($kb) = slurp('/proc/meminfo') =~ /^MemAvailable:\s+(\d+)/m;
     plan skip_all => 'this machine has less than 3 GB to spare'
         if $kb < 3 << 20 || $SandboxTest::SLOW > 1;
 
-    my $v = create_ok({ manifest => { resources => { disk => '700MB',
+    my $v = create_ok({ manifest => { resources => { disk => $MANY + 100 . 'MB',
                                                      memory => '256MB' } } });
     my @workers = workers();
     my $before = rss(@workers);
     my $peak = $before;
-    my $size = 600 << 20;
+    my $size = $MANY << 20;
     my $block = 'q' x (1 << 20);
 
     my $q = open_request('PUT', "/sessions/$v/files/big",
                          headers => { 'Content-Length' => $size });
 
-    for my $i (1 .. 600) {
+    for my $i (1 .. $MANY) {
         last if SandboxTest::More::send_all($q, $block) < length $block;
         next if $i % 25;
         my $now = rss(@workers);
