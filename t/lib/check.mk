@@ -172,14 +172,19 @@ FUZZ_LINK  := -no-pie -fsanitize=fuzzer,address,undefined \
               -Wl,--unresolved-symbols=ignore-all
 FUZZ_NGX   := $(patsubst t/fuzz/%.c,%,\
                 $(shell grep -l 'worker\.h\|ngx_http' t/fuzz/*.c))
-FUZZ_SRCS  := $(filter $(addprefix $(CORE)/,policy/% wire/% init/% egress/% \
-                broker/log.c broker/quota.c broker/record.c),$(LIB_SRCS))
+# What broker_here.c has of the broker is not compiled once more.
+FUZZ_HERE  := $(addprefix $(CORE)/broker/,$(addsuffix .c,broker client clock \
+                control discard ids keeper keeper_start languages options))
+FUZZ_SRCS  := $(filter-out $(FUZZ_HERE),$(filter $(addprefix $(CORE)/,\
+                policy/% wire/% init/% egress/% broker/%),$(LIB_SRCS)))
 FUZZ_CORE  := $(FUZZ_SRCS:%.c=$(FUZZ)/obj/%.o)
 FUZZ_MODULE := $(MODULE_SRCS:%.c=$(FUZZ)/obj/%.o)
 FUZZ_WORKER := $(patsubst %.c,$(FUZZ)/obj/%.o,$(wildcard t/fuzz/lib/worker*.c))
+FUZZ_BROKER := $(patsubst %.c,$(FUZZ)/obj/%.o,$(wildcard t/fuzz/lib/broker*.c)) \
+               $(FUZZ)/obj/t/fuzz/lib/machine.o
 
 # Of nginx's strings the empty one is often NULL, and NULL + 0 is what it is.
-fuzz_flags  = $(if $(filter ngx_% t/fuzz/lib/% $(FUZZ_NGX:%=t/fuzz/%.c),\
+fuzz_flags  = $(if $(filter ngx_% t/fuzz/lib/worker% $(FUZZ_NGX:%=t/fuzz/%.c),\
               $(1)),$(NGX_INCS) -fno-sanitize=pointer-overflow,\
               -std=gnu11 -D_GNU_SOURCE $(CORE_INCS)) -It/fuzz/lib
 
@@ -213,6 +218,8 @@ NGINX      ?= /usr/sbin/nginx
 
 $(FUZZ_NGX:%=$(FUZZ)/%): $(FUZZ_WORKER) $(FUZZ)/module.a $(FUZZ)/libnginx.so
 
+$(FUZZ)/broker: $(FUZZ_BROKER)
+
 $(FUZZ)/%: $(FUZZ)/obj/t/fuzz/%.o $(FUZZ)/core.a $(FUZZ)/programs
 	$(call say,LD,$@)
 	$(Q)clang $(FUZZ_LINK) -o $@ $(filter %.o,$^) \
@@ -222,7 +229,7 @@ $(FUZZ)/%: $(FUZZ)/obj/t/fuzz/%.o $(FUZZ)/core.a $(FUZZ)/programs
 .SECONDARY: $(FUZZ_NAMES:%=$(FUZZ)/obj/t/fuzz/%.o)
 
 -include $(FUZZ_CORE:.o=.d) $(FUZZ_MODULE:.o=.d) $(FUZZ_WORKER:.o=.d) \
-         $(FUZZ_NAMES:%=$(FUZZ)/obj/t/fuzz/%.d)
+         $(FUZZ_BROKER:.o=.d) $(FUZZ_NAMES:%=$(FUZZ)/obj/t/fuzz/%.d)
 
 .PHONY: fuzz-programs
 fuzz-programs: $(TARGETS:%=$(FUZZ)/%)

@@ -37,6 +37,7 @@ static ngx_event_t          writes[WORKER_CONNECTIONS];
 static ngx_event_t          client_read, client_write;
 static ngx_conf_t           conf;
 static ngx_http_conf_ctx_t  contexts;
+static void             ***cycle_confs[1];
 static void                *main_confs[WORKER_MODULES];
 static void                *srv_confs[WORKER_MODULES];
 static void                *loc_confs[WORKER_MODULES];
@@ -107,6 +108,9 @@ worker_begin(void)
     ngx_http_upstream_module.ctx_index = 1;
     ngx_http_sandbox_module.ctx_index = 2;
     ngx_http_max_module = WORKER_MODULES;
+    ngx_http_module.index = 0;
+    worker.cycle.conf_ctx = cycle_confs;
+    cycle_confs[0] = (void ***) &contexts;
     contexts.main_conf = main_confs;
     contexts.srv_conf = srv_confs;
     contexts.loc_conf = loc_confs;
@@ -161,7 +165,7 @@ worker_begin(void)
     smcf->used = 1;
     smcf->request_id = 0;
     smcf->token_key = key;
-    ngx_http_sandbox_call_init(&worker.cycle);
+    must(ngx_http_sandbox_init_process(&worker.cycle) == NGX_OK);
 }
 
 
