@@ -380,7 +380,8 @@ sbx_create_weak(sbx_broker_t *b, sbx_call_out_t *call,
 int
 sbx_create_limits(sbx_broker_t *b, sbx_create_t *body, sbx_error_t *e)
 {
-    sbx_limits_t  limits;
+    sbx_limits_t        limits;
+    const sbx_limit_t  *limit;
 
     if (body->limits.disk == SBX_UNSET) {
         body->limits.disk = sbx_storage_default_disk(b->storage,
@@ -403,6 +404,14 @@ sbx_create_limits(sbx_broker_t *b, sbx_create_t *body, sbx_error_t *e)
                          "hard limit is %llu",
                          (unsigned long long) body->limits.open_files,
                          (unsigned long long) b->open_files);
+    }
+
+    /* what a worker leaves out has no default here */
+
+    for (limit = sbx_limit_table; limit->name != NULL; limit++) {
+        if (*sbx_limit_field(&body->limits, limit) == SBX_UNSET) {
+            return sbx_error(e, 0, SBX_E_INVALID, "limits are not settled");
+        }
     }
 
     if (body->limits.memory >= SBX_UNLIMITED
