@@ -24,6 +24,7 @@
 #endif
 
 
+static void sbx_init_unpack_unmake(char *path, int made);
 static int sbx_init_unpack_names(sbx_init_unpack_t *u, int from,
     char **names, size_t *used);
 static int sbx_init_unpack_merge(sbx_init_unpack_t *u, int from, int to,
@@ -64,13 +65,41 @@ sbx_init_unpack_move(sbx_init_unpack_t *u)
         }
     }
 
-    if (rc != 0 && made) {
-        (void) unlinkat(AT_FDCWD, u->path, AT_REMOVEDIR);
+    if (rc != 0) {
+        sbx_init_unpack_unmake(u->path, made);
     }
 
     sbx_init_serve_unlock();
 
     return rc;
+}
+
+
+/* The target, and those above it that were made for it. */
+
+static void
+sbx_init_unpack_unmake(char *path, int made)
+{
+    char  *end;
+
+    for ( /* void */ ; made > 0; made--) {
+        end = path + strlen(path);
+
+        while (end > path + 1
+               && (end[-1] == '/' || (end[-1] == '.' && end[-2] == '/')))
+        {
+            *--end = '\0';
+        }
+
+        (void) unlinkat(AT_FDCWD, path, AT_REMOVEDIR);
+        end = strrchr(path, '/');
+
+        if (end == NULL) {
+            return;
+        }
+
+        end[1] = '\0';
+    }
 }
 
 

@@ -134,7 +134,8 @@ int sbx_init_open_at(int dirfd, const char *name, uint64_t flags);
 #define SBX_INIT_MAKE   1
 int sbx_init_parent(sbx_init_serve_t *s, const char *path, unsigned flags,
     char *name, int *dirfd, sbx_error_t *e);
-/* A directory and all above it; *made tells whether it is new. */
+/* A directory and all above it; *made: how many of them at its end are new,
+ * 0 if it was there. */
 int sbx_init_make(sbx_init_serve_t *s, const char *path, mode_t mode,
     int *made, int *dirfd, sbx_error_t *e);
 /* The path by which the kernel knows an open directory. */

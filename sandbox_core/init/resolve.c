@@ -208,14 +208,15 @@ sbx_init_step(int dirfd, const char *name, mode_t mode, int *made,
 
 /*
  * Walks the first len bytes of an absolute path.  The mode of what is made
- * is 0755 but for the last name's.  mode -1: nothing is made.
+ * is 0755 but for the last name's.  mode -1: nothing is made.  *made: how many
+ * directories at its end are new.
  */
 
 static int
 sbx_init_walk(sbx_init_serve_t *s, const char *path, size_t len, mode_t mode,
     int *made, sbx_error_t *e)
 {
-    int          next;
+    int          next, new;
     char         name[SBX_PATH_MAX];
     size_t       n;
     sbx_auto_fd  fd = -1;
@@ -249,14 +250,20 @@ sbx_init_walk(sbx_init_serve_t *s, const char *path, size_t len, mode_t mode,
             p++;
         }
 
-        *made = 0;
+        if (strcmp(name, ".") == 0) {
+            continue;
+        }
+
+        new = 0;
         next = sbx_init_step(fd, name,
                              mode == (mode_t) -1 || p == end ? mode : 0755,
-                             made, e);
+                             &new, e);
 
         if (next == -1) {
             return -1;
         }
+
+        *made = new ? *made + 1 : 0;
 
         (void) close(fd);
         fd = next;

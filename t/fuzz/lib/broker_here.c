@@ -1,6 +1,6 @@
 /*
- * The broker of broker_here.h.  It is the broker's own code, and the keeper's, but
- * for threads, time, signals, ids of the machine, and processes.
+ * The broker of broker_here.h.  It is the broker's own code, and the keeper's,
+ * but for threads, time, signals, ids of the machine, and processes.
  */
 
 #include <errno.h>
