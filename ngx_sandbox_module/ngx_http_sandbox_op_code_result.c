@@ -383,11 +383,7 @@ ngx_http_sandbox_op_result_text(ngx_http_sandbox_op_result_t *result,
 static void
 ngx_http_sandbox_op_result_value(ngx_http_sandbox_op_result_t *result)
 {
-    sbx_json_alloc_t  alloc;
-
-    alloc = ngx_http_sandbox_op_allocator(result->pool);
-
-    if (sbx_json_check(result->text, result->text_len, &alloc) != 0) {
+    if (sbx_json_check(result->text, result->text_len) != 0) {
         ngx_http_sandbox_json_string(result->to, result->text,
                                      result->text_len);
         return;

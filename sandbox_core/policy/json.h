@@ -119,13 +119,30 @@ int sbx_json_bind(const void *text, size_t size,
 
 
 /*
- * 0 if the text is one JSON value, as strictly written as sbx_json_bind() has
- * it, and no deeper than SBX_JSON_CHECK_DEPTH; else, or out of memory, -1.
+ * Whether a text, which comes in pieces, is one JSON value: UTF-8, no escape
+ * that is half a surrogate pair, no deeper than SBX_JSON_CHECK_DEPTH.  It
+ * takes no memory but this.  _end(): 0, or -1; sbx_json_check() is all three.
  */
-#define SBX_JSON_CHECK_DEPTH   64
+#define SBX_JSON_CHECK_DEPTH   64         /* bits of .objects */
 
-int sbx_json_check(const void *text, size_t size,
-    const sbx_json_alloc_t *alloc);
+typedef struct {
+    const char  *word;            /* what is left of it */
+    uint64_t     objects;         /* which of what is open are no arrays */
+    uint32_t     depth;
+    uint8_t      state;
+    uint8_t      left;            /* bytes or digits of a character */
+    uint8_t      low;             /* bounds of the next byte */
+    uint8_t      high;
+    uint16_t     code;
+    uint8_t      pair;            /* its first half is there */
+    uint8_t      name;            /* the string is a member's */
+} sbx_json_check_t;
+
+void sbx_json_check_begin(sbx_json_check_t *c);
+void sbx_json_check_piece(sbx_json_check_t *c, const void *text, size_t size);
+int sbx_json_check_end(const sbx_json_check_t *c);
+
+int sbx_json_check(const void *text, size_t size);
 
 
 /*

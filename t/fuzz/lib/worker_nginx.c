@@ -11,7 +11,6 @@
 static void worker_line(ngx_uint_t level, const u_char *p,
     const u_char *end);
 static void worker_header(const ngx_str_t *s);
-static void *worker_alloc(void *data, size_t size);
 
 
 /* ---- memory ------------------------------------------------------------- */
@@ -367,28 +366,10 @@ worker_events(void)
 /* ---- what it says ------------------------------------------------------- */
 
 
-static void *
-worker_alloc(void *data, size_t size)
-{
-    return ngx_palloc(data, size);
-}
-
-
 int
 worker_json(const void *text, size_t n)
 {
-    int                rc;
-    ngx_pool_t        *pool;
-    sbx_json_alloc_t   alloc;
-
-    pool = ngx_create_pool(1024, &worker.log);
-    must(pool != NULL);
-    alloc.alloc = worker_alloc;
-    alloc.ctx = pool;
-    rc = sbx_json_check(text, n, &alloc);
-    ngx_destroy_pool(pool);
-
-    return rc;
+    return sbx_json_check(text, n);
 }
 
 
