@@ -447,6 +447,9 @@ sbx_json_leave(sbx_json_parser_t *p)
         {
             frame->nelts++;
         }
+
+    } else {
+        p->end = yajl_get_bytes_consumed(p->yajl);
     }
 
     return 1;
@@ -774,10 +777,11 @@ static int
 sbx_json_parse(sbx_json_parser_t *p, const void *text, size_t size)
 {
     char         *words;
+    size_t        i;
     uint8_t      *marked;
     yajl_status   status;
 
-    static const char  newline[] = "\n";
+    static const char  newline[] = "\n", blank[] = " \t\n\v\f\r";
 
     marked = NULL;
 
@@ -811,6 +815,17 @@ sbx_json_parse(sbx_json_parser_t *p, const void *text, size_t size)
     if (p->bad < size) {
         (void) sbx_json_fail(p, "%s", p->why);
         return -1;
+    }
+
+    /* of what begins after the document and does not end yajl says nothing */
+
+    for (i = p->end; text != NULL && i < size; i++) {
+        if (memchr(blank, ((const char *) text)[i], sizeof(blank) - 1)
+            == NULL)
+        {
+            (void) sbx_json_fail(p, "is not JSON (something comes after it)");
+            return -1;
+        }
     }
 
     return 0;

@@ -72,6 +72,7 @@ typedef struct {
     unsigned                  marked:1;   /* escapes are */
     size_t                    bad;        /* offset of the first bad byte */
     const char               *why;        /* what is bad about it */
+    size_t                    end;        /* of the document */
     const sbx_json_field_t   *fields;
     uint8_t                  *target;
     sbx_json_frame_t          frames[SBX_JSON_DEPTH];
