@@ -231,6 +231,9 @@ void ngx_http_sandbox_json_copy(ngx_http_sandbox_json_t *j,
     const ngx_http_sandbox_json_t *from, size_t skip);
 void ngx_http_sandbox_json_join(ngx_http_sandbox_json_t *j,
     ngx_http_sandbox_json_t *from);
+/* As _copy(), but of what is long the text itself, which goes after j does. */
+void ngx_http_sandbox_json_refer(ngx_http_sandbox_json_t *j,
+    const ngx_http_sandbox_json_t *from, size_t skip);
 void ngx_http_sandbox_json_cstring(ngx_http_sandbox_json_t *j, const char *s);
 void ngx_http_sandbox_json_base64(ngx_http_sandbox_json_t *j, const void *s,
     size_t len);
@@ -509,6 +512,7 @@ struct ngx_http_sandbox_call_s {
     unsigned                      waiting:1;
     unsigned                      mute:1;       /* the peer takes no more */
     unsigned                      stopped:1;    /* reading */
+    unsigned                      busy:1;       /* the same, for the callee */
     unsigned                      closed:1;
 };
 
@@ -545,6 +549,11 @@ void ngx_http_sandbox_call_part(ngx_http_sandbox_call_t *call,
     sbx_frame_type_t type, const void *data, size_t size);
 
 void ngx_http_sandbox_call_resume(ngx_http_sandbox_call_t *call);
+
+/* The callee has work to do with what has come, in turns of its own: nothing
+ * more is read from _busy() to _idle(), whoever resumes the call. */
+void ngx_http_sandbox_call_busy(ngx_http_sandbox_call_t *call);
+void ngx_http_sandbox_call_idle(ngx_http_sandbox_call_t *call);
 
 /* Closes our end; no callback comes after it.  Safe to call twice. */
 void ngx_http_sandbox_call_close(ngx_http_sandbox_call_t *call);

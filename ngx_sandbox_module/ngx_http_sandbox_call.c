@@ -249,6 +249,27 @@ ngx_http_sandbox_call_arm(ngx_http_sandbox_call_t *call)
 }
 
 
+void
+ngx_http_sandbox_call_busy(ngx_http_sandbox_call_t *call)
+{
+    call->busy = 1;
+}
+
+
+void
+ngx_http_sandbox_call_idle(ngx_http_sandbox_call_t *call)
+{
+    if (call->closed || !call->busy) {
+        return;
+    }
+
+    call->busy = 0;
+
+    ngx_http_sandbox_call_arm(call);
+    ngx_post_event(call->connection->read, &ngx_posted_events);
+}
+
+
 /* The connection and its peer, without which a call may be opened again. */
 
 static void

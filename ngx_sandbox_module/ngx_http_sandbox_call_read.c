@@ -225,7 +225,9 @@ ngx_http_sandbox_call_read_handler(ngx_event_t *rev)
     if (rev->timedout) {
         rev->timedout = 0;
 
-        if (call->stopped || (call->answered && call->timeout == 0)) {
+        if (call->stopped || call->busy
+            || (call->answered && call->timeout == 0))
+        {
             ngx_http_sandbox_call_arm(call);
             return;
         }
@@ -274,7 +276,7 @@ ngx_http_sandbox_call_read(ngx_http_sandbox_call_t *call)
             break;
         }
 
-        if (call->stopped) {
+        if (call->stopped || call->busy) {
             rc = NGX_AGAIN;
             break;
         }

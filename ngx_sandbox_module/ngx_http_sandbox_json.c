@@ -17,6 +17,7 @@ static u_char *ngx_http_sandbox_json_reserve(ngx_http_sandbox_json_t *j,
 static u_char *ngx_http_sandbox_json_escape(
     const ngx_http_sandbox_json_t *j, u_char *to, const u_char *p,
     size_t len);
+static u_char *ngx_http_sandbox_json_unit(u_char *to, uint32_t c);
 static size_t ngx_http_sandbox_json_utf8(const u_char *p, size_t len,
     ngx_uint_t *valid);
 
@@ -69,6 +70,7 @@ ngx_http_sandbox_json_reserve(ngx_http_sandbox_json_t *j, size_t least,
         if (b != NULL) {
             size = ngx_min(2 * (size_t) (b->end - b->start),
                            NGX_HTTP_SANDBOX_JSON_BLOCK);
+            size = ngx_max(size, NGX_HTTP_SANDBOX_JSON_FIRST);
         }
 
         cl = ngx_alloc_chain_link(j->pool);
@@ -275,12 +277,29 @@ ngx_http_sandbox_json_escape(const ngx_http_sandbox_json_t *j, u_char *to,
 
     if (c > 0xffff) {
         c -= 0x10000;
-        return ngx_sprintf(to, "\\u%04xD\\u%04xD",
-                           (uint32_t) (0xd800 | c >> 10),
-                           (uint32_t) (0xdc00 | (c & 0x3ff)));
+        to = ngx_http_sandbox_json_unit(to, 0xd800 | c >> 10);
+        c = 0xdc00 | (c & 0x3ff);
     }
 
-    return ngx_sprintf(to, "\\u%04xD", c);
+    return ngx_http_sandbox_json_unit(to, c);
+}
+
+
+static u_char *
+ngx_http_sandbox_json_unit(u_char *to, uint32_t c)
+{
+    ngx_uint_t  shift;
+
+    static const u_char  hex[] = "0123456789abcdef";
+
+    *to++ = '\\';
+    *to++ = 'u';
+
+    for (shift = 16; shift != 0; shift -= 4) {
+        *to++ = hex[c >> (shift - 4) & 0xf];
+    }
+
+    return to;
 }
 
 
@@ -342,6 +361,56 @@ ngx_http_sandbox_json_copy(ngx_http_sandbox_json_t *j,
         }
 
         skip -= ngx_min(n, skip);
+    }
+
+    j->failed |= from->failed;
+}
+
+
+void
+ngx_http_sandbox_json_refer(ngx_http_sandbox_json_t *j,
+    const ngx_http_sandbox_json_t *from, size_t skip)
+{
+    size_t              n;
+    ngx_buf_t          *b;
+    ngx_chain_t        *cl;
+    const ngx_chain_t  *next;
+
+    if (from->size <= NGX_HTTP_SANDBOX_JSON_WHOLE) {
+        ngx_http_sandbox_json_copy(j, from, skip);
+        return;
+    }
+
+    for (next = from->out; next != NULL && !j->failed; next = next->next) {
+        n = next->buf->last - next->buf->pos;
+
+        if (n <= skip) {
+            skip -= n;
+            continue;
+        }
+
+        b = ngx_calloc_buf(j->pool);
+        cl = ngx_alloc_chain_link(j->pool);
+
+        if (b == NULL || cl == NULL) {
+            j->failed = 1;
+            return;
+        }
+
+        b->pos = next->buf->pos + skip;
+        b->last = next->buf->last;
+        b->start = b->pos;
+        b->end = b->last;                      /* no room */
+        b->memory = 1;
+
+        cl->buf = b;
+        cl->next = NULL;
+
+        *j->last = cl;
+        j->last = &cl->next;
+        j->buf = b;
+        j->size += n - skip;
+        skip = 0;
     }
 
     j->failed |= from->failed;

@@ -52,6 +52,9 @@ ngx_http_sandbox_op_code_create(ngx_http_request_t *r,
     code->waits.handler = ngx_http_sandbox_op_code_waits;
     code->waits.log = r->connection->log;
 
+    code->turn.handler = ngx_http_sandbox_op_code_result_turn;
+    code->turn.log = r->connection->log;
+
     return code;
 }
 
@@ -63,6 +66,10 @@ ngx_http_sandbox_op_code_cleanup(void *data)
 
     if (code->waits.timer_set) {
         ngx_del_timer(&code->waits);
+    }
+
+    if (code->turn.posted) {
+        ngx_delete_posted_event(&code->turn);
     }
 
     if (code->result.pool != NULL) {
@@ -139,6 +146,7 @@ ngx_http_sandbox_op_code_start(ngx_http_request_t *r,
 
     call->frame = ngx_http_sandbox_op_code_frame;
     code->waits.data = call;
+    code->turn.data = call;
     code->asked = body->context;
 
     if (code->stream != NULL) {

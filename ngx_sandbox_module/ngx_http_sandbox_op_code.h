@@ -38,6 +38,8 @@ typedef struct {
     u_char                         *text;         /* of a field of JSON, or
                                                      that is kept */
     size_t                          text_len;
+    size_t                          text_at;      /* what is written of it */
+    sbx_json_check_t                check;
     u_char                          tail[4];      /* of a character */
     size_t                          tail_len;
     uint64_t                        room;         /* bytes that may come */
@@ -51,6 +53,7 @@ typedef struct {
     unsigned                        is_json:1;    /* the field */
     unsigned                        is_kept:1;
     unsigned                        is_plain:1;
+    unsigned                        is_string:1;
 } ngx_http_sandbox_op_result_t;
 
 
@@ -74,8 +77,9 @@ typedef struct {
                                       size_t len);
     /*
      * A field of code->result begins: writes its name to where it goes and
-     * sets .to.  With .is_kept it comes to kept() as it is; else as a string,
-     * or as JSON with .is_json, and to .plain as well with .is_plain.
+     * sets .to.  It is written as a string, or as JSON with .is_json, and to
+     * .plain as well with .is_plain; with .is_kept once all of it is in .text,
+     * of which kept() may leave out ends.
      */
     void                          (*field)(ngx_http_sandbox_op_code_t *code,
                                       const ngx_str_t *name);
@@ -109,6 +113,7 @@ struct ngx_http_sandbox_op_code_s {
     ngx_http_sandbox_json_t         files;        /* elements */
     ngx_event_t                     waits;        /* for its turn; the form's
                                                      where that is not told */
+    ngx_event_t                     turn;         /* to write more of a text */
     ngx_msec_t                      silence;      /* from its turn on */
     ngx_uint_t                      count;        /* which run it is */
     sbx_json_str_t                  asked;        /* the context's id, or "" */
@@ -149,6 +154,8 @@ ngx_int_t ngx_http_sandbox_op_code_frame(ngx_http_sandbox_call_t *call,
 /* Frames of a result: what frame() returns. */
 ngx_int_t ngx_http_sandbox_op_code_result(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload);
+/* What a long field of it takes, turn after turn. */
+void ngx_http_sandbox_op_code_result_turn(ngx_event_t *ev);
 
 /* The stream's header, where it was not sent; as _open() returns. */
 ngx_int_t ngx_http_sandbox_op_code_open(ngx_http_sandbox_call_t *call);
@@ -160,7 +167,8 @@ ngx_int_t ngx_http_sandbox_op_code_keep(ngx_http_sandbox_op_code_t *code,
 
 /* The same for an error, of which the first one counts; it has all of its
  * members. */
-void ngx_http_sandbox_op_code_keep_error(ngx_http_sandbox_op_code_t *code);
+ngx_int_t ngx_http_sandbox_op_code_keep_error(
+    ngx_http_sandbox_op_code_t *code, ngx_http_request_t *r);
 
 /* Another error in its place. */
 void ngx_http_sandbox_op_code_fail(ngx_http_sandbox_op_code_t *code,

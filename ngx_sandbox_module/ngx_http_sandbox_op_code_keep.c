@@ -9,7 +9,7 @@
 #define NGX_HTTP_SANDBOX_OP_RESULT_LARGE  65536
 
 
-static ngx_int_t ngx_http_sandbox_op_code_keep_large(
+static ngx_int_t ngx_http_sandbox_op_code_keep_pool(
     ngx_http_sandbox_op_code_t *code, ngx_http_request_t *r);
 static void ngx_http_sandbox_op_code_free(void *data);
 
@@ -56,24 +56,30 @@ ngx_http_sandbox_op_code_keep(ngx_http_sandbox_op_code_t *code,
     ngx_http_sandbox_json_raw(&result->json, "}");
 
     if (size > NGX_HTTP_SANDBOX_OP_RESULT_LARGE) {
-        return ngx_http_sandbox_op_code_keep_large(code, r);
-    }
 
-    ngx_http_sandbox_json_copy(j, &result->json, 0);
-    ngx_http_sandbox_json_copy(&code->plain, &result->plain, 0);
+        if (ngx_http_sandbox_op_code_keep_pool(code, r) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        ngx_http_sandbox_json_join(j, &result->json);
+        ngx_http_sandbox_json_join(&code->plain, &result->plain);
+
+    } else {
+        ngx_http_sandbox_json_copy(j, &result->json, 0);
+        ngx_http_sandbox_json_copy(&code->plain, &result->plain, 0);
+    }
 
     return (j->failed || code->plain.failed) ? NGX_ERROR : NGX_OK;
 }
 
 
+/* The result's memory is the request's from now on. */
+
 static ngx_int_t
-ngx_http_sandbox_op_code_keep_large(ngx_http_sandbox_op_code_t *code,
+ngx_http_sandbox_op_code_keep_pool(ngx_http_sandbox_op_code_t *code,
     ngx_http_request_t *r)
 {
-    ngx_pool_cleanup_t            *cln;
-    ngx_http_sandbox_op_result_t  *result;
-
-    result = &code->result;
+    ngx_pool_cleanup_t  *cln;
 
     cln = ngx_pool_cleanup_add(r->pool, 0);
 
@@ -82,13 +88,10 @@ ngx_http_sandbox_op_code_keep_large(ngx_http_sandbox_op_code_t *code,
     }
 
     cln->handler = ngx_http_sandbox_op_code_free;
-    cln->data = result->pool;
-    result->pool = NULL;
+    cln->data = code->result.pool;
+    code->result.pool = NULL;
 
-    ngx_http_sandbox_json_join(&code->results, &result->json);
-    ngx_http_sandbox_json_join(&code->plain, &result->plain);
-
-    return (code->results.failed || code->plain.failed) ? NGX_ERROR : NGX_OK;
+    return NGX_OK;
 }
 
 
@@ -99,8 +102,9 @@ ngx_http_sandbox_op_code_free(void *data)
 }
 
 
-void
-ngx_http_sandbox_op_code_keep_error(ngx_http_sandbox_op_code_t *code)
+ngx_int_t
+ngx_http_sandbox_op_code_keep_error(ngx_http_sandbox_op_code_t *code,
+    ngx_http_request_t *r)
 {
     size_t                         i;
     ngx_uint_t                     n;
@@ -115,10 +119,20 @@ ngx_http_sandbox_op_code_keep_error(ngx_http_sandbox_op_code_t *code)
     j = &code->error;
 
     if (j->size != 0) {
-        return;
+        return NGX_OK;
     }
 
-    ngx_http_sandbox_json_copy(j, &result->json, 0);
+    if (result->json.size > NGX_HTTP_SANDBOX_OP_RESULT_LARGE) {
+
+        if (ngx_http_sandbox_op_code_keep_pool(code, r) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        ngx_http_sandbox_json_join(j, &result->json);
+
+    } else {
+        ngx_http_sandbox_json_copy(j, &result->json, 0);
+    }
 
     for (i = 0; i < sbx_nelts(all); i++) {
 
@@ -137,6 +151,8 @@ ngx_http_sandbox_op_code_keep_error(ngx_http_sandbox_op_code_t *code)
             ngx_http_sandbox_json_raw(j, "\":\"\"");
         }
     }
+
+    return j->failed ? NGX_ERROR : NGX_OK;
 }
 
 

@@ -3,12 +3,18 @@
  * All of it is written by the code itself, if it likes.  A field's text goes
  * into JSON as it comes; a result is told of once it is whole, and what never
  * becomes so is dropped.
+ *
+ * Of some fields it is known at their end how they are told.  What is long of
+ * those is written in turns of the worker, and the call waits.
  */
 
 #include "ngx_http_sandbox_op_code.h"
 
 
 #define NGX_HTTP_SANDBOX_OP_RESULT_POOL  1024
+
+/* of a text that is kept, what is written at once */
+#define NGX_HTTP_SANDBOX_OP_RESULT_STEP  65536
 
 
 static ngx_int_t ngx_http_sandbox_op_result_begin(
@@ -27,9 +33,13 @@ static void ngx_http_sandbox_op_result_bound(
 static void ngx_http_sandbox_op_result_text(
     ngx_http_sandbox_op_result_t *result, const u_char *data, size_t len,
     ngx_uint_t last);
-static void ngx_http_sandbox_op_result_value(
-    ngx_http_sandbox_op_result_t *result);
 static ngx_int_t ngx_http_sandbox_op_result_field_end(
+    ngx_http_sandbox_call_t *call);
+static ngx_uint_t ngx_http_sandbox_op_result_step(
+    ngx_http_sandbox_op_code_t *code);
+static ngx_int_t ngx_http_sandbox_op_result_field_over(
+    ngx_http_sandbox_op_code_t *code);
+static ngx_int_t ngx_http_sandbox_op_result_failed(
     ngx_http_sandbox_call_t *call);
 
 
@@ -61,15 +71,21 @@ ngx_http_sandbox_op_code_result(ngx_http_sandbox_call_t *call,
         return ngx_http_sandbox_op_broken(call, "a result that cannot be");
 
     case NGX_ERROR:
-        return ngx_http_sandbox_op_finish(call,
-                   call->request->header_sent ? NGX_ERROR
-                   : ngx_http_sandbox_problem(call->request,
-                                              NGX_HTTP_SANDBOX_INTERNAL,
-                                              NULL));
+        return ngx_http_sandbox_op_result_failed(call);
 
     default:
         return rc;
     }
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_op_result_failed(ngx_http_sandbox_call_t *call)
+{
+    return ngx_http_sandbox_op_finish(call,
+               call->request->header_sent ? NGX_ERROR
+               : ngx_http_sandbox_problem(call->request,
+                                          NGX_HTTP_SANDBOX_INTERNAL, NULL));
 }
 
 
@@ -167,6 +183,7 @@ ngx_http_sandbox_op_result_field(ngx_http_sandbox_call_t *call,
     result->room -= ngx_min(field.size, result->room);
     result->tail_len = 0;
     result->text_len = 0;
+    result->text_at = 0;
     result->is_json = 0;
     result->is_kept = 0;
     result->is_plain = 0;
@@ -205,8 +222,14 @@ ngx_http_sandbox_op_result_name(ngx_http_sandbox_op_code_t *code,
         }
     }
 
-    if (!result->is_json && !result->is_kept) {
+    result->is_string = !result->is_json && !result->is_kept;
+
+    if (result->is_string) {
         ngx_http_sandbox_json_raw(result->to, "\"");
+    }
+
+    if (result->is_json) {
+        sbx_json_check_begin(&result->check);
     }
 
     if (result->is_plain) {
@@ -300,6 +323,10 @@ ngx_http_sandbox_op_result_piece(ngx_http_sandbox_call_t *call,
             ngx_memcpy(result->text + result->text_len, data, len);
             result->text_len += len;
 
+            if (result->is_json) {
+                sbx_json_check_piece(&result->check, data, len);
+            }
+
         } else {
             ngx_http_sandbox_op_result_text(result, data, len,
                                             result->left == 0);
@@ -380,19 +407,6 @@ ngx_http_sandbox_op_result_text(ngx_http_sandbox_op_result_t *result,
 
 /* What is no JSON after all is a string. */
 
-static void
-ngx_http_sandbox_op_result_value(ngx_http_sandbox_op_result_t *result)
-{
-    if (sbx_json_check(result->text, result->text_len) != 0) {
-        ngx_http_sandbox_json_string(result->to, result->text,
-                                     result->text_len);
-        return;
-    }
-
-    ngx_http_sandbox_json_value(result->to, result->text, result->text_len);
-}
-
-
 static ngx_int_t
 ngx_http_sandbox_op_result_field_end(ngx_http_sandbox_call_t *call)
 {
@@ -404,14 +418,108 @@ ngx_http_sandbox_op_result_field_end(ngx_http_sandbox_call_t *call)
 
     result->in_field = 0;
 
-    if (!result->skip && !result->spoiled) {
+    if (!result->skip && !result->spoiled && !result->is_string) {
+
         if (result->is_kept) {
             code->form->kept(code);
+        }
 
-        } else if (result->is_json) {
-            ngx_http_sandbox_op_result_value(result);
+        if (result->is_kept || sbx_json_check_end(&result->check) != 0) {
+            result->is_string = 1;
+            ngx_http_sandbox_json_raw(result->to, "\"");
+        }
 
-        } else {
+        if (ngx_http_sandbox_op_result_step(code)) {
+            ngx_http_sandbox_call_busy(call);
+            ngx_http_sandbox_turn_wait(&code->turn);
+
+            return NGX_OK;
+        }
+    }
+
+    return ngx_http_sandbox_op_result_field_over(code);
+}
+
+
+void
+ngx_http_sandbox_op_code_result_turn(ngx_event_t *ev)
+{
+    ngx_connection_t            *client;
+    ngx_http_sandbox_call_t     *call;
+    ngx_http_sandbox_op_code_t  *code;
+
+    call = ev->data;
+    code = call->data;
+
+    if (call->closed) {
+        return;
+    }
+
+    if (ngx_http_sandbox_op_result_step(code)) {
+        ngx_http_sandbox_turn_wait(ev);
+        return;
+    }
+
+    if (ngx_http_sandbox_op_result_field_over(code) == NGX_OK) {
+        ngx_http_sandbox_call_idle(call);
+        return;
+    }
+
+    client = call->request->connection;
+
+    (void) ngx_http_sandbox_op_result_failed(call);
+    ngx_http_run_posted_requests(client);
+}
+
+
+/* Whether there is more to write; no piece ends within a character. */
+
+static ngx_uint_t
+ngx_http_sandbox_op_result_step(ngx_http_sandbox_op_code_t *code)
+{
+    size_t                         n, left;
+    u_char                        *p;
+    ngx_http_sandbox_op_result_t  *result;
+
+    result = &code->result;
+    left = result->text_len - result->text_at;
+
+    if (left == 0) {
+        return 0;
+    }
+
+    p = result->text + result->text_at;
+    n = ngx_min(left, NGX_HTTP_SANDBOX_OP_RESULT_STEP);
+
+    if (n < left) {
+        n -= ngx_http_sandbox_text_tail(p, n);
+    }
+
+    if (result->is_string) {
+        ngx_http_sandbox_json_chars(result->to, p, n);
+
+    } else {
+        ngx_http_sandbox_json_value(result->to, p, n);
+    }
+
+    result->text_at += n;
+
+    ngx_http_sandbox_op_result_bound(code);
+
+    return n < left && !result->spoiled && !result->to->failed;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_op_result_field_over(ngx_http_sandbox_op_code_t *code)
+{
+    ngx_http_sandbox_op_result_t  *result;
+
+    result = &code->result;
+
+    if (!result->skip && !result->spoiled) {
+
+        if (result->is_string) {
             ngx_http_sandbox_json_raw(result->to, "\"");
         }
 

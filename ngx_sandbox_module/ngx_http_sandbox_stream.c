@@ -19,6 +19,9 @@
 
 #define NGX_HTTP_SANDBOX_STREAM_POOL    4096
 
+/* of a long event, what is sent in a turn */
+#define NGX_HTTP_SANDBOX_STREAM_PIECE   65536
+
 /* of a message of Connect: flags, and the length of what follows */
 #define NGX_HTTP_SANDBOX_STREAM_HEAD    5
 #define NGX_HTTP_SANDBOX_STREAM_END     0x02
@@ -30,6 +33,10 @@ static ngx_int_t ngx_http_sandbox_stream_measure(
     ngx_http_sandbox_stream_t *s);
 static ngx_int_t ngx_http_sandbox_stream_output(
     ngx_http_sandbox_stream_t *s, ngx_chain_t *out);
+static ngx_int_t ngx_http_sandbox_stream_piece(ngx_http_sandbox_stream_t *s);
+static void ngx_http_sandbox_stream_turn(ngx_event_t *ev);
+static ngx_uint_t ngx_http_sandbox_stream_unsent(
+    ngx_http_sandbox_stream_t *s);
 static ngx_int_t ngx_http_sandbox_stream_wait(ngx_http_sandbox_stream_t *s);
 static void ngx_http_sandbox_stream_writer(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sandbox_stream_settle(
@@ -41,144 +48,6 @@ static void ngx_http_sandbox_stream_cutter(ngx_event_t *ev);
 static void ngx_http_sandbox_stream_over(ngx_http_sandbox_stream_t *s,
     ngx_int_t rc);
 static void ngx_http_sandbox_stream_cleanup(void *data);
-
-
-static const struct {
-    ngx_str_t                    type;
-    ngx_http_sandbox_stream_e    form;
-} ngx_http_sandbox_stream_types[] = {
-    { ngx_string("application/x-ndjson"), NGX_HTTP_SANDBOX_STREAM_NDJSON },
-    { ngx_string("text/event-stream"), NGX_HTTP_SANDBOX_STREAM_SSE },
-    { ngx_string("application/json"), NGX_HTTP_SANDBOX_STREAM_NONE },
-    { ngx_string("application/*"), NGX_HTTP_SANDBOX_STREAM_NONE },
-    { ngx_string("*/*"), NGX_HTTP_SANDBOX_STREAM_NONE },
-    { ngx_null_string, NGX_HTTP_SANDBOX_STREAM_NONE }
-};
-
-
-/* ---- what is asked for -------------------------------------------------- */
-
-
-/* The weight of a range in thousandths, from its parameters. */
-
-static ngx_uint_t
-ngx_http_sandbox_stream_weight(const u_char *p, const u_char *end)
-{
-    ngx_uint_t  q, unit;
-
-    for ( /* void */ ; p < end; p++) {
-
-        if (end - p < 3 || *p != ';') {
-            continue;
-        }
-
-        do {
-            p++;
-        } while (p < end && (*p == ' ' || *p == '\t'));
-
-        if (end - p < 3 || (p[0] | 0x20) != 'q' || p[1] != '=') {
-            p--;
-            continue;
-        }
-
-        p += 2;
-        q = (*p == '1') ? 1000 : 0;
-
-        if (++p < end && *p == '.' && q == 0) {
-            for (unit = 100, p++;
-                 p < end && *p >= '0' && *p <= '9';
-                 p++, unit /= 10)
-            {
-                q += unit * (*p - '0');
-            }
-        }
-
-        return q;
-    }
-
-    return 1000;
-}
-
-
-/* One header's ranges; of equals the first counts. */
-
-static void
-ngx_http_sandbox_stream_ranges(const ngx_str_t *accept, ngx_uint_t *best,
-    ngx_http_sandbox_stream_e *form)
-{
-    size_t      len, i;
-    u_char     *p, *end, *stop;
-    ngx_uint_t  q;
-
-    p = accept->data;
-    end = p + accept->len;
-
-    for ( /* void */ ; p < end; p = stop + 1) {
-
-        while (p < end && (*p == ' ' || *p == '\t')) {
-            p++;
-        }
-
-        stop = ngx_strlchr(p, end, ',');
-
-        if (stop == NULL) {
-            stop = end;
-        }
-
-        for (len = 0; p + len < stop; len++) {
-            if (p[len] == ';' || p[len] == ' ' || p[len] == '\t') {
-                break;
-            }
-        }
-
-        for (i = 0; ngx_http_sandbox_stream_types[i].type.len != 0; i++) {
-            if (ngx_http_sandbox_stream_types[i].type.len != len
-                || ngx_strncasecmp(ngx_http_sandbox_stream_types[i].type.data,
-                                   p, len)
-                   != 0)
-            {
-                continue;
-            }
-
-            q = ngx_http_sandbox_stream_weight(p + len, stop);
-
-            if (q > *best) {
-                *best = q;
-                *form = ngx_http_sandbox_stream_types[i].form;
-            }
-        }
-    }
-}
-
-
-ngx_http_sandbox_stream_e
-ngx_http_sandbox_stream_asked(ngx_http_request_t *r)
-{
-    ngx_uint_t                 i, best;
-    ngx_list_part_t           *part;
-    ngx_table_elt_t           *header;
-    ngx_http_sandbox_stream_e  form;
-
-    best = 0;
-    form = NGX_HTTP_SANDBOX_STREAM_NONE;
-
-    for (part = &r->headers_in.headers.part; part; part = part->next) {
-        header = part->elts;
-
-        for (i = 0; i < part->nelts; i++) {
-            if (header[i].key.len == sizeof("accept") - 1
-                && ngx_strncasecmp(header[i].key.data, (u_char *) "accept",
-                                   sizeof("accept") - 1)
-                   == 0)
-            {
-                ngx_http_sandbox_stream_ranges(&header[i].value, &best,
-                                               &form);
-            }
-        }
-    }
-
-    return form;
-}
 
 
 /* ---- a stream's life ---------------------------------------------------- */
@@ -206,6 +75,10 @@ ngx_http_sandbox_stream_create(ngx_http_request_t *r,
     s->form = form;
     s->idle = NGX_HTTP_SANDBOX_STREAM_IDLE;
     s->ping = ngx_http_sandbox_stream_ping;
+
+    s->turn.handler = ngx_http_sandbox_stream_turn;
+    s->turn.data = s;
+    s->turn.log = r->connection->log;
 
     s->timer.handler = ngx_http_sandbox_stream_timer;
     s->timer.data = s;
@@ -293,11 +166,7 @@ ngx_http_sandbox_stream_headers(ngx_http_sandbox_stream_t *s)
         ngx_str_set(&r->headers_out.content_type, "application/connect+json");
 
     } else {
-        for (i = 0; ngx_http_sandbox_stream_types[i].form != s->form; i++) {
-            /* void */
-        }
-
-        r->headers_out.content_type = ngx_http_sandbox_stream_types[i].type;
+        r->headers_out.content_type = ngx_http_sandbox_stream_type(s->form);
     }
 
     r->headers_out.status = NGX_HTTP_OK;
@@ -328,6 +197,10 @@ ngx_http_sandbox_stream_close(ngx_http_sandbox_stream_t *s)
 
     ngx_http_sandbox_stream_quiet(s);
 
+    if (s->rest != NULL) {
+        return ngx_http_sandbox_answer(s->request, s->rest);
+    }
+
     rc = ngx_http_send_special(s->request, NGX_HTTP_LAST);
 
     /* what is still to be sent nginx sends by itself */
@@ -340,6 +213,10 @@ void
 ngx_http_sandbox_stream_quiet(ngx_http_sandbox_stream_t *s)
 {
     s->over = 1;
+
+    if (s->turn.posted) {
+        ngx_delete_posted_event(&s->turn);
+    }
 
     if (s->timer.timer_set) {
         ngx_del_timer(&s->timer);
@@ -559,9 +436,13 @@ ngx_http_sandbox_stream_last(ngx_http_sandbox_stream_t *s)
 }
 
 
+/* After what is left of the event before, if anything is. */
+
 static ngx_int_t
 ngx_http_sandbox_stream_output(ngx_http_sandbox_stream_t *s, ngx_chain_t *out)
 {
+    ngx_chain_t  **last;
+
     s->last = ngx_current_msec;
 
     /* a session that speaks before its call was accepted: the client would
@@ -571,6 +452,45 @@ ngx_http_sandbox_stream_output(ngx_http_sandbox_stream_t *s, ngx_chain_t *out)
         return NGX_ERROR;
     }
 
+    if (s->rest != NULL) {
+        for (last = &s->rest; *last != NULL; last = &(*last)->next) {
+            /* void */
+        }
+
+        *last = out;
+
+        return NGX_AGAIN;
+    }
+
+    s->rest = out;
+
+    return ngx_http_sandbox_stream_piece(s);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_stream_piece(ngx_http_sandbox_stream_t *s)
+{
+    size_t        size;
+    ngx_chain_t  *out, *cl;
+
+    size = 0;
+    out = s->rest;
+
+    for (cl = out; /* void */ ; cl = cl->next) {
+        size += cl->buf->last - cl->buf->pos;
+
+        if (cl->next == NULL || size >= NGX_HTTP_SANDBOX_STREAM_PIECE) {
+            break;
+        }
+    }
+
+    s->rest = cl->next;
+    cl->next = NULL;
+    cl->buf->flush = 1;
+
+    s->last = ngx_current_msec;
+
     if (ngx_http_output_filter(s->request, out) == NGX_ERROR) {
         return NGX_ERROR;
     }
@@ -579,8 +499,44 @@ ngx_http_sandbox_stream_output(ngx_http_sandbox_stream_t *s, ngx_chain_t *out)
 }
 
 
+static void
+ngx_http_sandbox_stream_turn(ngx_event_t *ev)
+{
+    ngx_connection_t           *c;
+    ngx_http_sandbox_stream_t  *s;
+
+    s = ev->data;
+    c = s->request->connection;
+
+    ngx_http_set_log_request(c->log, s->request);
+
+    switch (ngx_http_sandbox_stream_piece(s)) {
+
+    case NGX_OK:
+        ngx_http_sandbox_call_resume(s->call);
+        break;
+
+    case NGX_AGAIN:
+        break;
+
+    default:
+        ngx_http_sandbox_stream_over(s, NGX_ERROR);
+        return;
+    }
+
+    ngx_http_run_posted_requests(c);
+}
+
+
 ngx_uint_t
 ngx_http_sandbox_stream_behind(ngx_http_sandbox_stream_t *s)
+{
+    return s->rest != NULL || ngx_http_sandbox_stream_unsent(s);
+}
+
+
+static ngx_uint_t
+ngx_http_sandbox_stream_unsent(ngx_http_sandbox_stream_t *s)
 {
     ngx_http_request_t  *r;
 
@@ -591,7 +547,8 @@ ngx_http_sandbox_stream_behind(ngx_http_sandbox_stream_t *s)
 }
 
 
-/* NGX_OK: all has gone; NGX_AGAIN: the writer is told when. */
+/* NGX_OK: all has gone; NGX_AGAIN: the writer is told when, or its turn comes
+ * to send more. */
 
 static ngx_int_t
 ngx_http_sandbox_stream_wait(ngx_http_sandbox_stream_t *s)
@@ -607,10 +564,15 @@ ngx_http_sandbox_stream_wait(ngx_http_sandbox_stream_t *s)
         return NGX_ERROR;
     }
 
-    if (!ngx_http_sandbox_stream_behind(s)) {
+    if (!ngx_http_sandbox_stream_unsent(s)) {
 
         if (wev->timer_set && !wev->delayed) {
             ngx_del_timer(wev);
+        }
+
+        if (s->rest != NULL) {
+            ngx_http_sandbox_turn_wait(&s->turn);
+            return NGX_AGAIN;
         }
 
         if (s->pool != NULL) {
@@ -653,7 +615,7 @@ ngx_http_sandbox_stream_writer(ngx_http_request_t *r)
         return;
     }
 
-    if (!ngx_http_sandbox_stream_behind(s)) {
+    if (!ngx_http_sandbox_stream_unsent(s)) {
         return;
     }
 
@@ -695,7 +657,7 @@ ngx_http_sandbox_stream_settle(ngx_http_sandbox_stream_t *s)
 {
     ngx_chain_t  out;
 
-    if (ngx_http_sandbox_stream_behind(s)) {
+    if (ngx_http_sandbox_stream_unsent(s)) {
         return NGX_OK;
     }
 

@@ -2,9 +2,10 @@
  * Streams of events.
  *
  * An answer that comes as it happens: a line of JSON for each event, or
- * Server-Sent Events.  Each is sent at once.  While the client does not take
- * what was sent, stream->call is not read, so that whoever makes the events
- * waits; memory holds the events of one frame.  A stream that is idle pings.
+ * Server-Sent Events.  Each is sent at once, and what is long of one in turns
+ * of the worker.  While the client does not take what was sent, stream->call
+ * is not read, so that whoever makes the events waits; memory holds the events
+ * of one frame.  A stream that is idle pings.
  *
  *   s = ngx_http_sandbox_stream_create(r, form);  s->call = call;
  *   rc = ngx_http_sandbox_stream_open(s);
@@ -54,6 +55,8 @@ struct ngx_http_sandbox_stream_s {
 
     /* what follows is the stream's own */
     ngx_buf_t                     nothing;
+    ngx_chain_t                  *rest;         /* of a long event */
+    ngx_event_t                   turn;         /* to send more of it */
     ngx_pool_t                   *pool;         /* of what is being sent */
     ngx_http_sandbox_json_t       json;
     ngx_event_t                   timer;
@@ -69,6 +72,8 @@ struct ngx_http_sandbox_stream_s {
  * nothing of these. */
 ngx_http_sandbox_stream_e ngx_http_sandbox_stream_asked(
     ngx_http_request_t *r);
+/* The media type of NDJSON and SSE. */
+ngx_str_t ngx_http_sandbox_stream_type(ngx_http_sandbox_stream_e form);
 
 /* NULL when out of memory. */
 ngx_http_sandbox_stream_t *ngx_http_sandbox_stream_create(

@@ -17,10 +17,6 @@
 #define NGX_HTTP_SANDBOX_E2B_CODE_MOMENT  50
 
 
-/* how much of a text is escaped before its size is looked at */
-#define NGX_HTTP_SANDBOX_E2B_CODE_PART    65536
-
-
 /* Of stdout and stderr, what has not been told. */
 
 typedef struct {
@@ -362,13 +358,12 @@ ngx_http_sandbox_e2b_code_field(ngx_http_sandbox_op_code_t *code,
 }
 
 
-/* A text that is one quoted string is told without its quotes.  Of more than
- * a result may have it is dropped by whoever asks for this. */
+/* A text that is one quoted string is told without its quotes. */
 
 void
 ngx_http_sandbox_e2b_code_kept(ngx_http_sandbox_op_code_t *code)
 {
-    size_t                         n, len;
+    size_t                         len;
     u_char                        *p;
     ngx_http_sandbox_op_result_t  *result;
 
@@ -377,28 +372,9 @@ ngx_http_sandbox_e2b_code_kept(ngx_http_sandbox_op_code_t *code)
     len = result->text_len;
 
     if (len >= 2 && (p[0] == '\'' || p[0] == '"') && p[len - 1] == p[0]) {
-        p++;
-        len -= 2;
+        result->text++;
+        result->text_len -= 2;
     }
-
-    ngx_http_sandbox_json_raw(result->to, "\"");
-
-    while (len != 0
-           && result->to->size <= NGX_HTTP_SANDBOX_OP_RESULTS_MAX)
-    {
-        n = ngx_min(len, NGX_HTTP_SANDBOX_E2B_CODE_PART);
-
-        if (n < len) {
-            n -= ngx_http_sandbox_text_tail(p, n);
-        }
-
-        ngx_http_sandbox_json_chars(result->to, p, n);
-
-        p += n;
-        len -= n;
-    }
-
-    ngx_http_sandbox_json_raw(result->to, "\"");
 }
 
 
@@ -435,8 +411,7 @@ ngx_http_sandbox_e2b_code_result(ngx_http_sandbox_call_t *call)
     code = call->data;
 
     if (code->result.kind == SBX_RESULT_ERROR) {
-        ngx_http_sandbox_op_code_keep_error(code);
-        return code->error.failed ? NGX_ERROR : NGX_OK;
+        return ngx_http_sandbox_op_code_keep_error(code, call->request);
     }
 
     if (ngx_http_sandbox_e2b_code_flush_all(code) == NGX_ERROR) {
@@ -583,7 +558,7 @@ ngx_http_sandbox_e2b_code_last(ngx_http_sandbox_op_code_t *code,
 
     if (rc != NGX_ERROR && code->error.size != 0) {
         j = ngx_http_sandbox_stream_event(code->stream, "error");
-        ngx_http_sandbox_json_copy(j, &code->error, 0);
+        ngx_http_sandbox_json_refer(j, &code->error, 0);
         rc = ngx_http_sandbox_stream_send(code->stream);
     }
 

@@ -184,8 +184,7 @@ ngx_http_sandbox_e2b_rpc_result(ngx_http_sandbox_call_t *call)
     code = call->data;
 
     if (code->result.kind == SBX_RESULT_ERROR) {
-        ngx_http_sandbox_op_code_keep_error(code);
-        return code->error.failed ? NGX_ERROR : NGX_OK;
+        return ngx_http_sandbox_op_code_keep_error(code, call->request);
     }
 
     ngx_http_sandbox_e2b_code_whole(code);
@@ -243,7 +242,7 @@ ngx_http_sandbox_e2b_rpc_end(ngx_http_sandbox_call_t *call, sbx_f_ran_t *ran)
 
     } else {
         ngx_http_sandbox_json_raw(&j, "{");
-        ngx_http_sandbox_json_copy(&j, &code->error, 1);
+        ngx_http_sandbox_json_refer(&j, &code->error, 1);
         ngx_http_sandbox_json_raw(&j, "}");
     }
 

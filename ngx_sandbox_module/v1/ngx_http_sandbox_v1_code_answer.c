@@ -151,7 +151,11 @@ ngx_http_sandbox_v1_code_result(ngx_http_sandbox_call_t *call)
             return NGX_OK;
         }
 
-        ngx_http_sandbox_op_code_keep_error(code);
+        if (ngx_http_sandbox_op_code_keep_error(code, call->request)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
 
         return ngx_http_sandbox_v1_code_tell_error(code);
     }
@@ -185,7 +189,7 @@ ngx_http_sandbox_v1_code_tell_error(ngx_http_sandbox_op_code_t *code)
     }
 
     j = ngx_http_sandbox_stream_event(code->stream, "error");
-    ngx_http_sandbox_json_copy(j, &code->error, 0);
+    ngx_http_sandbox_json_refer(j, &code->error, 0);
 
     return ngx_http_sandbox_stream_send(code->stream);
 }
@@ -359,7 +363,7 @@ ngx_http_sandbox_v1_code_members(ngx_http_sandbox_json_t *j,
 
     } else {
         ngx_http_sandbox_json_raw(j, "{");
-        ngx_http_sandbox_json_copy(j, &code->error, 1);
+        ngx_http_sandbox_json_refer(j, &code->error, 1);
         ngx_http_sandbox_json_raw(j, "}");
     }
 
