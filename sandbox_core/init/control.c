@@ -26,6 +26,8 @@
 static void sbx_init_control_event(sbx_init_source_t *source,
     uint32_t events);
 static int sbx_init_control_read(void);
+static void sbx_init_control_short(sbx_task_t *task, int *fds,
+    unsigned nfds);
 static void sbx_init_control_task(const sbx_task_t *task, int *fds,
     unsigned nfds);
 static void sbx_init_control_flush(void);
@@ -95,20 +97,23 @@ sbx_init_control_event(sbx_init_source_t *source, uint32_t events)
 static int
 sbx_init_control_read(void)
 {
-    int            fds[SBX_INIT_TASK_FDS];
+    int            fds[SBX_WIRE_FDS_ALL];
     ssize_t        n;
     unsigned       nfds;
     sbx_task_t     task;
     struct pollfd  end;
 
-    nfds = SBX_INIT_TASK_FDS;
-    n = sbx_wire_recv(SBX_INIT_CONTROL, &task, sizeof(sbx_task_t), fds,
-                      &nfds, MSG_DONTWAIT);
+    memset(&task, 0, sizeof(sbx_task_t));
+    n = sbx_wire_recv_all(SBX_INIT_CONTROL, &task, sizeof(sbx_task_t), fds,
+                          &nfds, MSG_DONTWAIT);
+
+    if ((n == -1 && errno == EMSGSIZE) || nfds > SBX_INIT_TASK_FDS) {
+        sbx_init_control_short(&task, fds, nfds);
+        return 0;
+    }
 
     if (n == -1) {
-        /* malformed, or out of descriptors: they are closed, so that the
-         * caller learns of it */
-        return errno == EMSGSIZE ? 0 : -1;
+        return -1;
     }
 
     if (n == 0 && nfds == 0) {
@@ -134,6 +139,49 @@ sbx_init_control_read(void)
     sbx_init_control_task(&task, fds, nfds);
 
     return 0;
+}
+
+
+/*
+ * There is not a descriptor for each that came.  A call whose own is there is
+ * told so, one whose is not learns of it by its end; a group that the broker
+ * takes for used is given back.
+ */
+
+static void
+sbx_init_control_short(sbx_task_t *task, int *fds, unsigned nfds)
+{
+    sbx_error_t    e;
+    sbx_f_error_t  error;
+
+    if (sbx_wire_check_task(task, sizeof(sbx_task_t), NULL) == 0) {
+
+        if ((task->op == SBX_OP_EXEC || task->op == SBX_OP_GROUP)
+            && task->refused == 0)
+        {
+            sbx_init_record_over(task->command, NULL);
+        }
+
+        if (task->op == SBX_OP_GROUP) {
+            task->refused = SBX_E_UNAVAILABLE;
+            sbx_init_code_group(task, fds, nfds);
+            return;
+        }
+
+        if (task->op == SBX_OP_EXEC && nfds != 0) {
+            (void) sbx_error(&e, EMFILE, SBX_E_UNAVAILABLE,
+                             "the session's first process has no descriptor "
+                             "free for another command");
+            sbx_init_error_fill(&error, &e);
+            error.retry_after = 1;
+            sbx_init_exec_refuse(fds[0], &error);
+            fds[0] = fds[--nfds];
+        }
+    }
+
+    while (nfds != 0) {
+        (void) close(fds[--nfds]);
+    }
 }
 
 
