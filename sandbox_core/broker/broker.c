@@ -15,6 +15,7 @@
 #include "broker.h"
 #include "keeper.h"
 #include "sandbox_fault.h"
+#include "unkept.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -483,7 +484,11 @@ sbx_broker_link(sbx_event_t *ev, uint32_t events)
             break;
 
         case SBX_LINK_STORED:
-            sbx_control_stored(b, msg.number);
+            sbx_unkept_stored(b, &msg);
+            break;
+
+        case SBX_LINK_REFUSED:
+            sbx_unkept_refused(b, &msg);
             break;
 
         case SBX_LINK_END:

@@ -236,6 +236,7 @@ struct sbx_session_s {
     unsigned                 ready:1;
     unsigned                 recorded:1;
     unsigned                 stored:1;  /* the keeper has it */
+    unsigned                 unkept:1;  /* no, it had no room */
     unsigned                 orphan:1;  /* not the keeper's child */
     unsigned                 exited:1;
     unsigned                 watched:1; /* its pidfd has told */
@@ -299,6 +300,7 @@ typedef struct {
     uint32_t      next;               /* where the search begins */
     uint8_t       taken[SBX_IDS_CELL];
     uint16_t      held[SBX_IDS_CELL]; /* by what an earlier broker left */
+    uint8_t       unkept;             /* not yet in the keeper's store */
 } sbx_cell_t;
 
 typedef struct {
@@ -457,6 +459,7 @@ struct sbx_broker_s {
     sbx_letter_t    *letters;         /* to the keeper, waiting */
     sbx_letter_t   **letters_last;
     sbx_timer_t      letters_timer;   /* where no event tells */
+    sbx_timer_t      unkept_timer;    /* unkept.c */
 
     sbx_event_t      listen_event;
     sbx_timer_t      listen_timer;
@@ -514,6 +517,8 @@ struct sbx_broker_s {
     unsigned         configured:1;    /* what making them needs, too */
     unsigned         ever_configured:1;
     unsigned         restored:1;      /* by the keeper's store */
+    unsigned         unkept:1;        /* the keeper lacks something */
+    unsigned         config_unkept:1;
     unsigned         ending:1;
 };
 
@@ -563,7 +568,6 @@ void sbx_languages_close(sbx_broker_t *b);
 /* control.c */
 int sbx_control_listen(sbx_broker_t *b, sbx_error_t *e);
 int sbx_control_adopt(sbx_broker_t *b, uint64_t number, int fd);
-void sbx_control_stored(sbx_broker_t *b, uint64_t number);
 void sbx_control_close_all(sbx_broker_t *b);
 
 /* call.c: fd is taken over in any case */

@@ -12,8 +12,8 @@
  *                hears of it, and it takes only calls that look
  */
 
-#include "broker.h"
 #include "packages.h"
+#include "unkept.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -39,10 +39,10 @@ static void sbx_control_accept(sbx_event_t *ev, uint32_t events);
 static void sbx_control_accept_again(sbx_timer_t *timer);
 static sbx_control_t *sbx_control_make(sbx_broker_t *b, int fd);
 static int sbx_control_allowed(const sbx_control_t *control);
+static sbx_control_t *sbx_control_asked(sbx_broker_t *b, uint64_t number);
 static void sbx_control_late(sbx_timer_t *timer);
 static void sbx_control_again(sbx_timer_t *timer);
 static int sbx_control_ended(const sbx_control_t *control);
-static int sbx_control_crowded(const sbx_broker_t *b, int fd);
 static void sbx_control_event(sbx_event_t *ev, uint32_t events);
 static void sbx_control_hello(sbx_control_t *control,
     const sbx_datagram_t *datagram, size_t n);
@@ -243,6 +243,39 @@ sbx_control_adopt(sbx_broker_t *b, uint64_t number, int fd)
 void
 sbx_control_stored(sbx_broker_t *b, uint64_t number)
 {
+    sbx_control_t  *control;
+
+    control = sbx_control_asked(b, number);
+
+    if (control != NULL) {
+        control->answer = 0;
+        sbx_control_answer(control, NULL);
+    }
+}
+
+
+void
+sbx_control_refused(sbx_broker_t *b, uint64_t number)
+{
+    sbx_error_t     e;
+    sbx_control_t  *control;
+
+    control = sbx_control_asked(b, number);
+
+    if (control != NULL) {
+        control->answer = 0;
+        control->greeted = 0;
+        (void) sbx_error(&e, 0, SBX_E_UNAVAILABLE,
+                         "the keeper has no room for another connection");
+        sbx_control_answer(control, &e);
+        sbx_control_close(control);
+    }
+}
+
+
+static sbx_control_t *
+sbx_control_asked(sbx_broker_t *b, uint64_t number)
+{
     sbx_node_t     *node;
     sbx_control_t  *control;
 
@@ -252,11 +285,11 @@ sbx_control_stored(sbx_broker_t *b, uint64_t number)
         if (control->greeted && control->number == number
             && control->answer)
         {
-            control->answer = 0;
-            sbx_control_answer(control, NULL);
-            return;
+            return control;
         }
     }
+
+    return NULL;
 }
 
 
@@ -567,11 +600,11 @@ sbx_control_call(sbx_control_t *control, const sbx_datagram_t *datagram,
     blob = nfds == 2 ? fds[1] : -1;
 
     if (nfds == 0 || nfds > 2 || !sbx_control_is_stream(fds[0])
-        || sbx_control_crowded(b, fds[0]))
+        || sbx_control_crowded(b, fds[0], 1))
     {
         sbx_log(SBX_LOG_WARN, NULL, 0, "a call is dropped: %s",
                 nfds == 0 || nfds > 2 ? "its descriptors are not a call's"
-                : sbx_control_crowded(b, fds[0])
+                : sbx_control_crowded(b, fds[0], 1)
                   ? "too few descriptors are free"
                   : "its descriptor is no stream socket");
         sbx_discard_all(b, fds, nfds);
@@ -634,10 +667,12 @@ sbx_control_looks(uint16_t op)
 /*
  * The lowest free number tells how many are in use.  What a message brings
  * must always find room: what does not is closed by the kernel, on our time.
+ * So new sessions stop coming well before calls do: those that are there can
+ * be used, and ended, however many they are.
  */
 
-static int
-sbx_control_crowded(const sbx_broker_t *b, int fd)
+int
+sbx_control_crowded(const sbx_broker_t *b, int fd, unsigned reserves)
 {
     uint64_t  reserve;
 
@@ -647,7 +682,7 @@ sbx_control_crowded(const sbx_broker_t *b, int fd)
         reserve = SBX_FDS_RESERVE;
     }
 
-    return (uint64_t) fd >= b->open_files - reserve;
+    return (uint64_t) fd >= b->open_files - reserves * reserve;
 }
 
 

@@ -1,6 +1,7 @@
 #include "broker.h"
 #include "sandbox_fault.h"
 #include "sandbox_rules.h"
+#include "unkept.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -111,6 +112,11 @@ sbx_create_admitted(sbx_broker_t *b, sbx_call_out_t *call,
     if (b->quotas.draining.value) {
         (void) sbx_error(&e, 0, SBX_E_CAPACITY, "this node is draining");
         sbx_call_error(call, &e);
+        return;
+    }
+
+    if (sbx_unkept_admit(b, &e) != 0) {
+        sbx_create_failed(call, &e);
         return;
     }
 
@@ -739,6 +745,13 @@ sbx_create_groups(sbx_session_t *s, sbx_error_t *e)
     if (s->dir == -1) {
         return sbx_error(e, errno, SBX_E_UNAVAILABLE,
                          "cannot open the session's directory");
+    }
+
+    if (sbx_control_crowded(b, s->dir, 2)) {
+        return sbx_error(e, 0, SBX_E_CAPACITY,
+                         "the broker may open %llu files, which leaves no "
+                         "room for another session",
+                         (unsigned long long) b->open_files);
     }
 
     if (sbx_cgroup_session_create(b->cgroup, s->info.id, &group, 0,

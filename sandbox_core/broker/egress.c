@@ -228,7 +228,6 @@ sbx_outlet_launch(sbx_broker_t *b, sbx_error_t *e)
     int                  pair[2];
     char                 path[SBX_PATH_MAX];
     sbx_auto_fd          exe = -1, ca = -1, cert = -1, near = -1, far = -1;
-    sbx_link_t           msg;
     sbx_outlet_t        *o;
     sbx_egress_launch_t  launch;
 
@@ -284,16 +283,9 @@ sbx_outlet_launch(sbx_broker_t *b, sbx_error_t *e)
 
     o->control = sbx_steal_fd(&near);
     o->uid = launch.uid;
-    pair[0] = o->control;
-    pair[1] = o->pidfd;
+    o->unkept = 0;
 
-    memset(&msg, 0, sizeof(sbx_link_t));
-    msg.type = SBX_LINK_STORE;
-    msg.kind = SBX_KEEP_EGRESS;
-    msg.pid = o->pid;
-    msg.number = o->slot.first;
-
-    if (sbx_broker_post(b, &msg, pair) != 0) {
+    if (sbx_outlet_keep(b) != 0) {
         sbx_outlet_kill(b, "it cannot be kept");
     }
 
@@ -304,6 +296,27 @@ sbx_outlet_launch(sbx_broker_t *b, sbx_error_t *e)
     }
 
     return 0;
+}
+
+
+int
+sbx_outlet_keep(sbx_broker_t *b)
+{
+    int            pair[2];
+    sbx_link_t     msg;
+    sbx_outlet_t  *o;
+
+    o = &b->outlet;
+    pair[0] = o->control;
+    pair[1] = o->pidfd;
+
+    memset(&msg, 0, sizeof(sbx_link_t));
+    msg.type = SBX_LINK_STORE;
+    msg.kind = SBX_KEEP_EGRESS;
+    msg.pid = o->pid;
+    msg.number = o->slot.first;
+
+    return sbx_broker_post(b, &msg, pair);
 }
 
 

@@ -179,16 +179,19 @@ sbx_ids_reserve(uint64_t number)
 }
 
 
-/* One more cell; -1: there is none. */
+/* One more cell; -1 with errno: there is none (EADDRINUSE), or none can be had
+ * just now. */
 
 static int
 sbx_ids_grow(sbx_broker_t *b)
 {
-    int         fd;
+    int         err, fd;
     uint64_t    number, last, first;
     sbx_ids_t  *ids;
 
     ids = &b->ids;
+
+    errno = EADDRINUSE;
 
     if (ids->ncells == SBX_IDS_CELLS) {
         return -1;
@@ -205,11 +208,16 @@ sbx_ids_grow(sbx_broker_t *b)
         fd = sbx_ids_reserve(number);
 
         if (fd == -1) {
-            continue;
+            if (errno == EADDRINUSE) {
+                continue;
+            }
+
+            return -1;
         }
 
         if (sbx_ids_add(b, number, fd) != 0) {
             (void) close(fd);
+            errno = EADDRINUSE;
             return -1;
         }
 
@@ -217,8 +225,10 @@ sbx_ids_grow(sbx_broker_t *b)
                             &fd)
             != 0)
         {
+            err = errno;
             ids->ncells--;
             (void) close(fd);
+            errno = err;
             return -1;
         }
 
@@ -226,6 +236,8 @@ sbx_ids_grow(sbx_broker_t *b)
 
         return 0;
     }
+
+    errno = EADDRINUSE;
 
     return -1;
 }
@@ -264,6 +276,11 @@ sbx_ids_slot(sbx_broker_t *b, sbx_slot_t *taken, sbx_error_t *e)
                 return 0;
             }
         }
+    }
+
+    if (errno != EADDRINUSE) {
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "no more ids can be reserved");
     }
 
     return sbx_error(e, 0, SBX_E_CAPACITY,

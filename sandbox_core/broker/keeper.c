@@ -70,9 +70,9 @@ static void sbx_keeper_signalled(sbx_keeper_t *k);
 static void sbx_keeper_reap(sbx_keeper_t *k);
 static void sbx_keeper_read(sbx_keeper_t *k);
 static void sbx_keeper_message(sbx_keeper_t *k, sbx_link_t *msg, int *fds);
-static sbx_kept_t *sbx_keeper_find(sbx_keeper_t *k, const sbx_link_t *msg);
-static void sbx_keeper_remove(sbx_keeper_t *k, sbx_kept_t *kept);
 static size_t sbx_keeper_controls(const sbx_keeper_t *k);
+static void sbx_keeper_answer(sbx_keeper_t *k, sbx_link_t *msg,
+    sbx_link_type_t type);
 static void sbx_keeper_tell(sbx_keeper_t *k, const sbx_link_t *msg);
 static void sbx_keeper_pump(sbx_keeper_t *k);
 static int sbx_keeper_send(sbx_keeper_t *k, const sbx_link_t *msg);
@@ -129,11 +129,8 @@ sbx_keeper_main(sbx_options_t *options)
 static void
 sbx_keeper_run(sbx_keeper_t *k)
 {
-    size_t          i, n, size;
-    struct pollfd  *pfds, *more;
-
-    pfds = NULL;
-    size = 0;
+    size_t          i, n;
+    struct pollfd  *pfds;
 
     for ( ;; ) {
         sbx_keeper_timers(k);
@@ -143,22 +140,7 @@ sbx_keeper_run(sbx_keeper_t *k)
             break;
         }
 
-        if (size < k->nkept + 2) {
-            n = k->nkept * 2 + 16;
-            more = realloc(pfds, n * sizeof(struct pollfd));
-
-            if (more != NULL) {
-                pfds = more;
-                size = n;
-
-            } else if (pfds == NULL) {
-                sbx_log(SBX_LOG_ERROR, NULL, ENOMEM, "the keeper gives up");
-                return;
-            }
-        }
-
-        /* there are two at least:
-           NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
+        pfds = k->pfds;
         pfds[0].fd = k->signals;
         pfds[0].events = POLLIN;
         pfds[1].fd = k->link;
@@ -168,9 +150,7 @@ sbx_keeper_run(sbx_keeper_t *k)
             pfds[1].events |= POLLOUT;
         }
 
-        /* without memory for more, those of before are seen all the same */
-
-        n = k->nkept < size - 2 ? k->nkept : size - 2;
+        n = k->nkept;
 
         for (i = 0; i < n; i++) {
             pfds[i + 2].fd = k->kept[i].msg.kind == SBX_KEEP_CONTROL
@@ -198,8 +178,6 @@ sbx_keeper_run(sbx_keeper_t *k)
             sbx_keeper_signalled(k);
         }
     }
-
-    free(pfds);
 }
 
 
@@ -484,7 +462,12 @@ sbx_keeper_read(sbx_keeper_t *k)
         return;
     }
 
-    while ((rc = sbx_link_recv(k->link, &msg, fds)) == 1) {
+    while ((rc = sbx_link_recv(k->link, &msg, fds)) > 0) {
+        if (rc == 2) {
+            sbx_keeper_answer(k, &msg, SBX_LINK_REFUSED);
+            continue;
+        }
+
         sbx_keeper_message(k, &msg, fds);
     }
 
@@ -512,7 +495,10 @@ sbx_keeper_message(sbx_keeper_t *k, sbx_link_t *msg, int *fds)
     switch (msg->type) {
 
     case SBX_LINK_STORE:
-        sbx_keeper_store(k, msg, fds);
+        if (sbx_keeper_store(k, msg, fds) != 0) {
+            sbx_keeper_answer(k, msg, SBX_LINK_REFUSED);
+            break;
+        }
 
         if (msg->kind == SBX_KEEP_SESSION) {
             SBX_FAULT("keeper-store-kept");
@@ -520,11 +506,12 @@ sbx_keeper_message(sbx_keeper_t *k, sbx_link_t *msg, int *fds)
 
         /* one that came too late gets no answer, and tries again */
 
-        if (msg->kind == SBX_KEEP_CONTROL && !k->ending) {
-            k->had_control = 1;
-            msg->type = SBX_LINK_STORED;
-            sbx_keeper_tell(k, msg);
+        if (msg->kind == SBX_KEEP_CONTROL && k->ending) {
+            break;
         }
+
+        k->had_control |= msg->kind == SBX_KEEP_CONTROL;
+        sbx_keeper_answer(k, msg, SBX_LINK_STORED);
 
         break;
 
@@ -550,83 +537,6 @@ sbx_keeper_message(sbx_keeper_t *k, sbx_link_t *msg, int *fds)
 }
 
 
-void
-sbx_keeper_store(sbx_keeper_t *k, sbx_link_t *msg, int *fds)
-{
-    size_t       size;
-    unsigned     i;
-    sbx_kept_t  *kept;
-
-    kept = sbx_keeper_find(k, msg);
-
-    if (kept != NULL) {
-        sbx_keeper_remove(k, kept);
-    }
-
-    if (k->nkept == k->kept_size) {
-        size = k->kept_size ? k->kept_size * 2 : 64;
-        kept = realloc(k->kept, size * sizeof(sbx_kept_t));
-
-        if (kept == NULL) {
-            sbx_log(SBX_LOG_ERROR, NULL, ENOMEM, "the store is full");
-
-            for (i = 0; i < sbx_link_fds(msg->kind); i++) {
-                (void) close(fds[i]);
-            }
-
-            return;
-        }
-
-        k->kept = kept;
-        k->kept_size = size;
-    }
-
-    kept = &k->kept[k->nkept++];
-    memset(kept, 0, sizeof(sbx_kept_t));
-    kept->msg = *msg;
-    kept->msg.type = SBX_LINK_STORE;
-
-    for (i = 0; i < sbx_link_fds(msg->kind); i++) {
-        kept->fds[i] = fds[i];
-    }
-}
-
-
-/* A session by its name alone. */
-
-static sbx_kept_t *
-sbx_keeper_find(sbx_keeper_t *k, const sbx_link_t *msg)
-{
-    size_t       i;
-    sbx_link_t  *m;
-
-    for (i = 0; i < k->nkept; i++) {
-        m = &k->kept[i].msg;
-
-        if (m->kind == msg->kind && strcmp(m->id, msg->id) == 0
-            && (m->kind == SBX_KEEP_SESSION || m->number == msg->number))
-        {
-            return &k->kept[i];
-        }
-    }
-
-    return NULL;
-}
-
-
-static void
-sbx_keeper_remove(sbx_keeper_t *k, sbx_kept_t *kept)
-{
-    unsigned  i;
-
-    for (i = 0; i < sbx_link_fds(kept->msg.kind); i++) {
-        (void) close(kept->fds[i]);
-    }
-
-    *kept = k->kept[--k->nkept];
-}
-
-
 static size_t
 sbx_keeper_controls(const sbx_keeper_t *k)
 {
@@ -639,6 +549,14 @@ sbx_keeper_controls(const sbx_keeper_t *k)
     }
 
     return n;
+}
+
+
+static void
+sbx_keeper_answer(sbx_keeper_t *k, sbx_link_t *msg, sbx_link_type_t type)
+{
+    msg->type = (uint16_t) type;
+    sbx_keeper_tell(k, msg);
 }
 
 
@@ -841,11 +759,7 @@ sbx_keeper_finish(sbx_keeper_t *k)
     (void) unlinkat(k->state, "broker.pid", 0);
     (void) unlinkat(k->state, "keeper.pid", 0);
 
-    while (k->nkept != 0) {
-        sbx_keeper_remove(k, &k->kept[0]);
-    }
-
-    free(k->kept);
+    sbx_keeper_store_close(k);
     free(k->queue);
 
     sbx_log(SBX_LOG_NOTICE, NULL, 0, "keeper of \"%s\" ended",

@@ -35,6 +35,7 @@ typedef struct {
     sbx_kept_t     *kept;
     size_t          nkept;
     size_t          kept_size;
+    struct pollfd  *pfds;             /* kept_size, and two */
     sbx_link_t     *queue;            /* to the broker */
     size_t          nqueue;
     size_t          queue_size;
@@ -68,10 +69,19 @@ void sbx_keeper_pid_file(sbx_keeper_t *k, const char *name, pid_t pid);
 /* One line to who started us; NULL: the start has succeeded. */
 void sbx_keeper_report(sbx_keeper_t *k, const sbx_error_t *e);
 
+/* keeper_store.c */
+int sbx_keeper_store_open(sbx_keeper_t *k, sbx_error_t *e);
+void sbx_keeper_store_close(sbx_keeper_t *k);
+/* Takes fds over.  -1: there is no memory for it. */
+int sbx_keeper_store(sbx_keeper_t *k, sbx_link_t *msg, int *fds);
+/* A session by its name alone; NULL: it is not kept. */
+sbx_kept_t *sbx_keeper_find(sbx_keeper_t *k, const sbx_link_t *msg);
+/* The last one takes its place. */
+void sbx_keeper_remove(sbx_keeper_t *k, sbx_kept_t *kept);
+
 /* keeper.c */
 int sbx_keeper_spawn(sbx_keeper_t *k, sbx_error_t *e);
-/* Takes fds over. */
-void sbx_keeper_store(sbx_keeper_t *k, sbx_link_t *msg, int *fds);
+
 
 /* What /proc shows of the keeper and of the broker is root's alone, and
  * neither leaves a core. */

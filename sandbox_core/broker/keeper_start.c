@@ -66,6 +66,7 @@ sbx_keeper_start(sbx_keeper_t *k, sbx_error_t *e)
 
     if (sbx_log_open(k->options->log_path, e) != 0
         || sbx_process_hide(e) != 0
+        || sbx_keeper_store_open(k, e) != 0
         || sbx_keeper_state(k, e) != 0
         || sbx_keeper_lock(k, e) != 0)
     {
@@ -365,7 +366,9 @@ sbx_keeper_inherit(sbx_keeper_t *k, sbx_error_t *e)
         /* not our child: its end is to be seen by its pidfd */
         msg.flags |= SBX_LINK_ORPHAN;
 
-        sbx_keeper_store(k, &msg, fds);
+        if (sbx_keeper_store(k, &msg, fds) != 0) {
+            return sbx_error(e, ENOMEM, SBX_E_INTERNAL, "out of memory");
+        }
     }
 
     if (rc == -1) {

@@ -129,11 +129,19 @@ sbx_link_recv(int fd, sbx_link_t *msg, int fds[SBX_LINK_FDS])
     unsigned  i, nfds, wanted;
 
     nfds = SBX_LINK_FDS;
+    memset(msg, 0, sizeof(sbx_link_t));
 
     n = sbx_wire_recv(fd, msg, sizeof(sbx_link_t), fds, &nfds, MSG_DONTWAIT);
 
     if (n == 0) {
         return 0;
+    }
+
+    if (n == -1 && errno == EMSGSIZE && msg->magic == SBX_LINK_MAGIC
+        && msg->type == SBX_LINK_STORE
+        && memchr(msg->id, '\0', sizeof(msg->id)) != NULL)
+    {
+        return 2;
     }
 
     if (n == -1) {

@@ -22,7 +22,9 @@ typedef enum {
 
     /* keeper to broker */
     SBX_LINK_STARTED,         /* number: restarts */
-    SBX_LINK_STORED,          /* a CONTROL is in the store: number */
+    SBX_LINK_STORED,          /* it is in the store: kind, number, id */
+    SBX_LINK_REFUSED,         /* it is not: the keeper has no descriptor or
+                                 no memory for it just now */
     SBX_LINK_EXIT             /* pid, status */
 } sbx_link_type_t;
 
@@ -73,7 +75,8 @@ int sbx_link_write(int file, const sbx_link_t *msg, const int *fds);
 int sbx_link_read(int file, sbx_link_t *msg, int fds[SBX_LINK_FDS]);
 
 /*
- * 1: a message, with sbx_link_fds() descriptors where it is a STORE; 0: the
+ * 1: a message, with sbx_link_fds() descriptors where it is a STORE; 2: a
+ * STORE for whose descriptors this process has no room, without them; 0: the
  * peer is gone; -1 with errno (EAGAIN: nothing now; EPROTO: nonsense).
  */
 int sbx_link_recv(int fd, sbx_link_t *msg, int fds[SBX_LINK_FDS]);

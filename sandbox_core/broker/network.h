@@ -77,6 +77,7 @@ typedef struct {
     unsigned          wanted:1;
     unsigned          ready:1;
     unsigned          killed:1;
+    unsigned          unkept:1;      /* the keeper had no room for it */
     unsigned          adopted:1;     /* it has been ready to another broker */
     unsigned          configure:1;   /* CONFIG is to be sent */
     unsigned          failing:1;     /* the last start came to nothing */
@@ -116,6 +117,7 @@ void sbx_outlet_soon(sbx_broker_t *b);
 /* It is ready: from now on it is to be there when it is asked. */
 void sbx_outlet_watch_over(sbx_broker_t *b);
 /* It has done what it may not: another one is started. */
+int sbx_outlet_keep(sbx_broker_t *b);
 void sbx_outlet_kill(sbx_broker_t *b, const char *why);
 /* 1: it should run, by what configuration says, and does not. */
 int sbx_outlet_lacking(const sbx_broker_t *b);
