@@ -160,16 +160,21 @@ check-perl: $(PERL_FILES)
 # its words.  All share an archive of the core and one of the module, so that
 # each source is compiled once and a target is linked with what it uses.  What
 # includes worker.h is the module at work, with nginx's own functions about it.
+#
+# What t/fuzz.t replays, in seconds, is compiled without optimization: that
+# takes a third of the time.  "make fuzz" has programs of its own.
 
 SECONDS    ?= 60
 FUZZ       := $(BUILD)/fuzz
+FUZZ_OPT   ?= -O0
 FUZZ_NAMES := $(sort $(patsubst t/fuzz/%.c,%,$(wildcard t/fuzz/*.c)))
 TARGETS    ?= $(FUZZ_NAMES)
-FUZZ_FLAGS := -gline-tables-only -O1 -fPIC -fsanitize=fuzzer-no-link \
+FUZZ_FLAGS := -gline-tables-only $(FUZZ_OPT) -fPIC -fsanitize=fuzzer-no-link \
               -fsanitize=address,undefined -fno-sanitize-recover=undefined
 # What no input comes to need not be there: coming to it is a finding.
 FUZZ_LINK  := -no-pie -fsanitize=fuzzer,address,undefined \
-              -Wl,--unresolved-symbols=ignore-all
+              -Wl,--unresolved-symbols=ignore-all \
+              $(if $(shell command -v ld.lld),-fuse-ld=lld)
 FUZZ_NGX   := $(patsubst t/fuzz/%.c,%,\
                 $(shell grep -l 'worker\.h\|ngx_http' t/fuzz/*.c))
 # What broker_here.c has of the broker is not compiled once more.
@@ -184,9 +189,12 @@ FUZZ_BROKER := $(patsubst %.c,$(FUZZ)/obj/%.o,$(wildcard t/fuzz/lib/broker*.c)) 
                $(FUZZ)/obj/t/fuzz/lib/machine.o
 
 # Of nginx's strings the empty one is often NULL, and NULL + 0 is what it is.
+# Its headers are read once.
+FUZZ_PCH   := $(FUZZ)/module.pch
+FUZZ_BY_NGX = $(NGX_INCS) -It/fuzz/lib -fno-sanitize=pointer-overflow
 fuzz_flags  = $(if $(filter ngx_% t/fuzz/lib/worker% $(FUZZ_NGX:%=t/fuzz/%.c),\
-              $(1)),$(NGX_INCS) -fno-sanitize=pointer-overflow,\
-              -std=gnu11 -D_GNU_SOURCE $(CORE_INCS)) -It/fuzz/lib
+              $(1)),$(FUZZ_BY_NGX) -include-pch $(FUZZ_PCH),\
+              -std=gnu11 -D_GNU_SOURCE $(CORE_INCS) -It/fuzz/lib)
 
 $(FUZZ)/objects: FORCE
 	$(call keep,'$(FUZZ_FLAGS)')
@@ -200,7 +208,13 @@ $(FUZZ)/obj/%.o: %.c $(FUZZ)/objects
 	$(Q)clang $(FUZZ_FLAGS) $(call fuzz_flags,$<) -MMD -MP -c -o $@ $<
 
 $(FUZZ_MODULE) $(FUZZ_WORKER) $(FUZZ_NGX:%=$(FUZZ)/obj/t/fuzz/%.o): \
+    $(FUZZ_PCH)
+
+$(FUZZ_PCH): ngx_sandbox_module/ngx_http_sandbox.h $(FUZZ)/objects \
     | $(NGX_BUILD)/Makefile
+	$(call say,CC,$< (fuzz))
+	$(Q)clang $(FUZZ_FLAGS) $(FUZZ_BY_NGX) -x c-header -MMD -MP \
+	    -MF $(FUZZ)/module.d -o $@ $<
 
 $(FUZZ)/core.a: $(FUZZ_CORE)
 $(FUZZ)/module.a: $(FUZZ_MODULE)
@@ -229,7 +243,7 @@ $(FUZZ)/%: $(FUZZ)/obj/t/fuzz/%.o $(FUZZ)/core.a $(FUZZ)/programs
 .SECONDARY: $(FUZZ_NAMES:%=$(FUZZ)/obj/t/fuzz/%.o)
 
 -include $(FUZZ_CORE:.o=.d) $(FUZZ_MODULE:.o=.d) $(FUZZ_WORKER:.o=.d) \
-         $(FUZZ_BROKER:.o=.d) $(FUZZ_NAMES:%=$(FUZZ)/obj/t/fuzz/%.d)
+         $(FUZZ_BROKER:.o=.d) $(FUZZ)/module.d $(FUZZ_NAMES:%=$(FUZZ)/obj/t/fuzz/%.d)
 
 .PHONY: fuzz-programs
 fuzz-programs: $(TARGETS:%=$(FUZZ)/%)
@@ -253,7 +267,8 @@ fuzz-seeds: t/fuzz/lib/seeds.c $(LIB)
 	    -o $(FUZZ)/seeds $< $(LIB) && $(FUZZ)/seeds
 
 # SECONDS for each target, or for each of TARGETS="a b"; what is found is kept
-# in build/fuzz.
+# in build/fuzz/run.
 fuzz:
-	@+$(MAKE) --no-print-directory -j$(JOBS) fuzz-programs
-	@t/fuzz/lib/run $(FUZZ) $(SECONDS) $(TARGETS)
+	@+$(MAKE) --no-print-directory -j$(JOBS) FUZZ=$(BUILD)/fuzz/run \
+	    FUZZ_OPT=-O1 fuzz-programs
+	@t/fuzz/lib/run $(BUILD)/fuzz/run $(SECONDS) $(TARGETS)
