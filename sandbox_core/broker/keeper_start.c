@@ -100,12 +100,14 @@ sbx_keeper_start(sbx_keeper_t *k, sbx_error_t *e)
 static int
 sbx_keeper_state(sbx_keeper_t *k, sbx_error_t *e)
 {
+    int           made;
     struct stat   st;
     const char   *dir;
 
     dir = k->options->state_dir;
+    made = mkdir(dir, 0700) == 0;
 
-    if (mkdir(dir, 0700) == -1 && errno != EEXIST) {
+    if (!made && errno != EEXIST) {
         return sbx_error(e, errno, SBX_E_UNAVAILABLE,
                          "cannot make the state directory \"%s\": make it, "
                          "owned by root and writable", dir);
@@ -113,7 +115,14 @@ sbx_keeper_state(sbx_keeper_t *k, sbx_error_t *e)
 
     k->state = open(dir, O_RDONLY|O_DIRECTORY|O_CLOEXEC);
 
-    if (k->state == -1 || fstat(k->state, &st) == -1) {
+    /* whom the socket is for has to come to it */
+
+    if (k->state == -1
+        || (made && k->options->socket_group != NULL
+            && (fchown(k->state, 0, k->options->socket_gid) == -1
+                || fchmod(k->state, 0710) == -1))
+        || fstat(k->state, &st) == -1)
+    {
         return sbx_error(e, errno, SBX_E_UNAVAILABLE,
                          "cannot open the state directory \"%s\"", dir);
     }
@@ -125,6 +134,15 @@ sbx_keeper_state(sbx_keeper_t *k, sbx_error_t *e)
                          "the state directory \"%s\" must belong to root and "
                          "be writable by nobody else: chown root and chmod "
                          "go-w it", dir);
+    }
+
+    if (k->options->socket_group != NULL
+        && (st.st_mode & (st.st_gid == k->options->socket_gid
+                          ? S_IXGRP : S_IXOTH)) == 0)
+    {
+        sbx_log(SBX_LOG_WARN, NULL, 0, "the group \"%s\" cannot enter \"%s\" "
+                "and so not reach its socket: chmod go+x it",
+                k->options->socket_group, dir);
     }
 
     return 0;

@@ -2,6 +2,7 @@
 
 #include "broker_test.h"
 
+#include <grp.h>
 #include <stddef.h>
 #include <sys/un.h>
 
@@ -365,6 +366,104 @@ test_standalone(void)
 }
 
 
+/* Of a group's member, or of somebody else: errno of connecting. */
+
+static int
+test_connects(test_broker_t *t, gid_t gid)
+{
+    int                 status;
+    pid_t               pid;
+    struct sockaddr_un  sa;
+
+    pid = fork();
+
+    if (pid == 0) {
+        memset(&sa, 0, sizeof(sa));
+        sa.sun_family = AF_UNIX;
+        (void) snprintf(sa.sun_path, sizeof(sa.sun_path), "%.80s/broker.sock",
+                        t->state);
+
+        if (setgroups(0, NULL) == -1 || setresgid(gid, gid, gid) == -1
+            || setresuid(65534, 65534, 65534) == -1)
+        {
+            _exit(255);
+        }
+
+        _exit(connect(socket(AF_UNIX, SOCK_SEQPACKET|SOCK_CLOEXEC, 0),
+                      (struct sockaddr *) &sa, sizeof(sa)) == -1 ? errno : 0);
+    }
+
+    return waitpid(pid, &status, 0) == pid && WIFEXITED(status)
+           ? WEXITSTATUS(status) : -1;
+}
+
+
+static pid_t
+test_keeper(test_broker_t *t, const char *group)
+{
+    char   program[8192];
+    pid_t  pid;
+
+    pid = fork();
+
+    if (pid == 0) {
+        (void) snprintf(program, sizeof(program), "%s/sandbox-broker",
+                        t->helpers);
+        (void) execl(program, program, "--keeper", "--standalone", "--state",
+                     t->state, "--helpers", t->helpers, "--log", t->log,
+                     "--socket-group", group, NULL);
+        _exit(1);
+    }
+
+    return pid;
+}
+
+
+/* The socket is of use to those whom it is for, wherever it is. */
+
+static void
+test_group(void)
+{
+    pid_t           pid;
+    struct stat     st;
+    test_broker_t   t;
+    struct group   *group;
+
+    group = getgrnam("daemon");
+
+    if (group == NULL) {
+        ok(1, "# SKIP no group \"daemon\"");
+        return;
+    }
+
+    test_open(&t, "group");
+    (void) chmod(t.dir, 0755);
+
+    pid = test_keeper(&t, "daemon");
+    ok(test_await_successor(&t, "broker.pid", -1) > 0, "a service");
+    ok(stat(t.state, &st) == 0 && st.st_uid == 0
+       && st.st_gid == group->gr_gid && (st.st_mode & 07777) == 0710,
+       "makes a directory that its group may enter");
+    is_int(test_connects(&t, group->gr_gid), 0, "the group comes to it");
+    is_int(test_connects(&t, 65534), EACCES, "nobody else does");
+    ok(!test_logged(&t, "cannot enter"), "and nothing is to be told");
+
+    (void) tap_kill(pid, SIGTERM);
+    (void) waitpid(pid, NULL, 0);
+
+    (void) chmod(t.state, 0700);
+    pid = test_keeper(&t, "daemon");
+    ok(test_await_successor(&t, "broker.pid", -1) > 0,
+       "one whose directory was there");
+    is_int(test_connects(&t, group->gr_gid), EACCES, "and cannot be entered");
+    ok(test_logged(&t, "the group \"daemon\" cannot enter"), "says so");
+
+    (void) tap_kill(pid, SIGTERM);
+    (void) waitpid(pid, NULL, 0);
+    test_close(&t);
+}
+
+
 /* The test stands in for logrotate. */
 
 static void
@@ -444,6 +543,7 @@ main(void)
     test_all_dead();
     test_damaged_record();
     test_standalone();
+    test_group();
     test_log();
     test_ids();
 
