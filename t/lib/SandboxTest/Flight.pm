@@ -15,6 +15,7 @@ use strict;
 use warnings;
 
 use Digest::MD5 qw(md5_hex);
+use POSIX ();
 use Test::More;
 
 use SandboxTest ();
@@ -65,8 +66,7 @@ sub wrong {
 }
 
 
-# What a client has to do now and then: answer pings, and send some of what it
-# is sending.
+# What a client does now and then: type, and send some of what it is sending.
 
 sub keep {
     my ($self) = @_;
@@ -211,14 +211,55 @@ sub begin_terminal {
     $self->{terminal}->type("echo be\"\"gun\n");
     $self->{terminal}->expect(qr/begun\r\n/)
         or $self->wrong('no terminal');
+    $self->begin_pongs;
 
     return;
 }
 
 
+# A client's machine answers pings whatever the test is at, which may be slow.
+
+sub begin_pongs {
+    my ($self) = @_;
+
+    $self->{test} = $$;
+    $self->{pongs} = fork // die "fork: $!";
+
+    if ($self->{pongs} == 0) {
+        $SIG{$_} = 'DEFAULT' for qw(TERM PIPE);
+
+        while (getppid != 1 && $self->{terminal}->send(10, '')) {
+            sleep 10;
+        }
+
+        POSIX::_exit(0);
+    }
+
+    return;
+}
+
+
+sub end_pongs {
+    my ($self) = @_;
+
+    my $pid = delete $self->{pongs} // return;
+
+    return if $$ != $self->{test};
+
+    kill 'TERM', $pid;
+    waitpid $pid, 0;
+
+    return;
+}
+
+
+sub DESTROY { local $?; $_[0]->end_pongs; return }
+
+
 sub land_terminal {
     my ($self) = @_;
 
+    $self->end_pongs;
     $self->{terminal}->type("echo st\"\"ill\n");
     $self->{terminal}->expect(qr/still\r\n/)
         or $self->wrong('the terminal is not there any more');
