@@ -662,7 +662,7 @@ say_link(unsigned how, const uint8_t *p, size_t n)
 
     memset(&msg, 0, sizeof(msg));
     msg.magic = SBX_LINK_MAGIC;
-    msg.type = p[0] & 7;
+    msg.type = p[0] & 15;
     msg.kind = p[1] & 7;
     msg.number = p[2];
     msg.pid = p[3];

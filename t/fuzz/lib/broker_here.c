@@ -77,7 +77,6 @@ static void turn_stop(sbx_timer_t *timer);
 static int turn_records(void);
 static int turn_keeper(void);
 static int turn_processes(void);
-static void keeper_hands_on(int store);
 static void session_free(sbx_session_t *s);
 
 
@@ -87,11 +86,13 @@ process_t       processes[BROKER_PROCESSES];
 unsigned        launch_how;
 uint64_t        now_us;
 int64_t         wall_us;
+int             keeper_copies[BROKER_KEPT][SBX_LINK_FDS];
 
 static sbx_options_t  broker_options, keeper_options;
 static sbx_timer_t    stop_timer;
 static uint64_t       random_next;
 static pid_t          pid_next;
+static unsigned       hostile;         /* the keeper's broker may be */
 
 
 void
@@ -105,17 +106,10 @@ broker_begin(const char *dir)
     broker_options.listen = -1;
     broker_options.standalone = 1;
     broker_options.broker = 1;
-    keeper_options = broker_options;
 
-    memset(&keeper, 0, sizeof(keeper));
-    keeper.options = &keeper_options;
-    keeper.state = -1;
-    keeper.lock = -1;
-    keeper.listen = -1;
-    keeper.signals = -1;
-    keeper.link = -1;
+    keeper_begin(-1);
+    hostile = 0;
     launch_how = LAUNCH_READY;
-    now_us = BROKER_NOW;
     wall_us = BROKER_WALL;
     sbx_clock_known = 0;
     random_next = 1;
@@ -124,16 +118,66 @@ broker_begin(const char *dir)
 }
 
 
+/* A keeper alone, whose link's other end is somebody's. */
+
+void
+keeper_begin(int link)
+{
+    sbx_error_t  e;
+
+    memset(&keeper, 0, sizeof(keeper));
+    keeper.options = &keeper_options;
+    keeper_options.standalone = 1;
+    keeper_options.state_dir = "";
+    must(sbx_keeper_store_open(&keeper, &e) == 0);
+    keeper.state = -1;
+    keeper.lock = -1;
+    keeper.listen = -1;
+    keeper.signals = -1;
+    keeper.link = link;
+    keeper.broker = BROKER_PID - 1;
+    now_us = BROKER_NOW;
+    hostile = 1;
+}
+
+
+void
+keeper_told(void)
+{
+    sbx_keeper_read(&keeper);
+    sbx_keeper_pump(&keeper);
+}
+
+
+void
+keeper_end(void)
+{
+    while (keeper.nkept != 0) {
+        sbx_keeper_remove(&keeper, &keeper.kept[keeper.nkept / 2]);
+    }
+
+    if (keeper.link != -1) {
+        (void) close(keeper.link);
+    }
+
+    sbx_keeper_store_close(&keeper);
+    free(keeper.queue);
+}
+
+
 /* What the keeper has goes to it over fork and exec: copies, in a file. */
 
-static void
+void
 keeper_hands_on(int store)
 {
-    int         fds[SBX_LINK_FDS];
+    int        *fds;
     size_t      i;
     unsigned    n;
 
     for (i = 0; i < keeper.nkept; i++) {
+        must(i < BROKER_KEPT);
+        fds = keeper_copies[i];
+
         for (n = 0; n < sbx_link_fds(keeper.kept[i].msg.kind); n++) {
             fds[n] = fcntl(keeper.kept[i].fds[n], F_DUPFD_CLOEXEC, 3);
             must(fds[n] != -1);
@@ -303,12 +347,8 @@ broker_end(void)
         must(keeper.kept[i].msg.kind != SBX_KEEP_SESSION);
     }
 
-    while (keeper.nkept != 0) {
-        sbx_keeper_remove(&keeper, &keeper.kept[0]);
-    }
-
     (void) close(keeper.link);
-    free(keeper.kept);
+    sbx_keeper_store_close(&keeper);
     free(keeper.queue);
 
     for (p = processes; p < processes + BROKER_PROCESSES; p++) {
@@ -696,9 +736,9 @@ here_waitpid(pid_t pid, int *status, int options)
 static int
 here_kill(pid_t pid, int signo)
 {
-    (void) pid;
-    (void) signo;
-    abort();
+    must(hostile && pid == BROKER_PID - 1 && signo == SIGKILL);
+
+    return 0;
 }
 
 

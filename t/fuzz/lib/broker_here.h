@@ -16,6 +16,7 @@
 #define BROKER_CALLS      48           /* of one input */
 #define BROKER_PROCESSES  64
 #define BROKER_CONTROLS   4
+#define BROKER_KEPT       512
 
 
 /* Who would be a session's first process, or the egress. */
@@ -63,6 +64,14 @@ void broker_end(void);
 int broker_connect(void);
 /* Until nothing moves any more; what is said to processes is looked at. */
 void broker_turns(void);
+/* The keeper alone; what it has been told it does. */
+void keeper_begin(int link);
+void keeper_told(void);
+void keeper_end(void);
+/* Its store, as a file of copies for who comes next; and these. */
+void keeper_hands_on(int store);
+extern int  keeper_copies[BROKER_KEPT][SBX_LINK_FDS];
+
 /* It dies. */
 void process_die(process_t *p);
 process_t *process_of(const char *id);
