@@ -30,9 +30,12 @@ sub take {
         plan(skip_all => 'setpriv is not installed');
     }
 
+    # what is around a whole server is around both of its halves
+
+    $self->{broker_wrapper} = $self->{wrapper} // [];
     $self->{wrapper} = [ '/usr/bin/setpriv', "--reuid=$USER",
                          "--regid=$USER", '--clear-groups',
-                         @{ $self->{wrapper} || [] } ];
+                         @{ $self->{broker_wrapper} } ];
 
     return bless $self, $class;
 }
@@ -126,7 +129,8 @@ sub start_broker {
         open STDOUT, '>>', "$p/logs/stderr.log";
         open STDERR, '>>', "$p/logs/stderr.log";
         { no warnings 'exec';
-          exec "$p/helpers/sandbox-broker", '--keeper', '--standalone',
+          exec @{ $self->{broker_wrapper} },
+               "$p/helpers/sandbox-broker", '--keeper', '--standalone',
                '--state', $p, '--helpers', "$p/helpers",
                '--log', "$p/logs/error.log", '--socket-group', $USER; }
         POSIX::_exit(127);
