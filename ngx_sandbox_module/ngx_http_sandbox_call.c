@@ -183,6 +183,13 @@ ngx_http_sandbox_call_open(ngx_http_sandbox_call_t *call)
 
     log = call->request->connection->log;
 
+    if (ngx_http_sandbox_passed_full()) {
+        ngx_log_error(NGX_LOG_ERR, log, 0,
+                      "sandbox: too much that sessions have passed is still "
+                      "being closed for another call");
+        return NGX_ERROR;
+    }
+
     if (socketpair(AF_UNIX, SOCK_STREAM|SOCK_NONBLOCK|SOCK_CLOEXEC, 0, s)
         == -1)
     {
@@ -197,6 +204,10 @@ ngx_http_sandbox_call_open(ngx_http_sandbox_call_t *call)
         (void) close(s[0]);
         (void) close(s[1]);
         return NGX_ERROR;
+    }
+
+    if (call->brings == 0) {
+        ngx_http_sandbox_passed_refuse(s[0]);
     }
 
     c->data = call;
@@ -281,7 +292,7 @@ ngx_http_sandbox_call_drop(ngx_http_sandbox_call_t *call)
     }
 
     if (call->connection != NULL) {
-        ngx_close_connection(call->connection);
+        ngx_http_sandbox_passed_close_call(call->connection);
         call->connection = NULL;
     }
 

@@ -362,7 +362,7 @@ ngx_http_sandbox_call_read(ngx_http_sandbox_call_t *call)
 static ngx_int_t
 ngx_http_sandbox_call_fill(ngx_http_sandbox_call_t *call)
 {
-    int                fd;
+    int                fds[SBX_WIRE_FDS_ALL];
     ssize_t            n;
     unsigned           nfds;
     ngx_err_t          err;
@@ -388,15 +388,26 @@ ngx_http_sandbox_call_fill(ngx_http_sandbox_call_t *call)
         return NGX_ABORT;
     }
 
-    nfds = 1;
-    fd = NGX_INVALID_FILE;
+    n = sbx_wire_recv_all(c->fd, wire->buf + wire->end,
+                          wire->size - wire->end, fds, &nfds, MSG_DONTWAIT);
+    err = (n == -1) ? ngx_socket_errno : 0;
 
-    n = sbx_wire_recv(c->fd, wire->buf + wire->end, wire->size - wire->end,
-                      &fd, &nfds, MSG_DONTWAIT);
+    if (nfds == 1 && n > 0 && call->passed == NGX_INVALID_FILE) {
+        call->passed = fds[0];
+        nfds = 0;
+    }
+
+    if (nfds != 0) {
+        while (nfds != 0) {
+            ngx_http_sandbox_passed_close(fds[--nfds]);
+        }
+
+        ngx_log_error(NGX_LOG_ERR, c->log, 0,
+                      "sandbox call brought a second descriptor");
+        return NGX_ABORT;
+    }
 
     if (n == -1) {
-        err = ngx_socket_errno;
-
         switch (err) {
 
         case EAGAIN:
@@ -418,19 +429,6 @@ ngx_http_sandbox_call_fill(ngx_http_sandbox_call_t *call)
     }
 
     wire->end += n;
-
-    if (nfds == 0) {
-        return NGX_OK;
-    }
-
-    if (call->passed != NGX_INVALID_FILE) {
-        ngx_http_sandbox_passed_close(fd);
-        ngx_log_error(NGX_LOG_ERR, c->log, 0,
-                      "sandbox call brought a second descriptor");
-        return NGX_ABORT;
-    }
-
-    call->passed = fd;
 
     return NGX_OK;
 }

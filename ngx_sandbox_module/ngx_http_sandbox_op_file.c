@@ -22,6 +22,7 @@
 
 static ngx_int_t ngx_http_sandbox_op_download_send(
     ngx_http_sandbox_call_t *call, ngx_fd_t fd, const ngx_str_t *path);
+static void ngx_http_sandbox_op_download_close(void *data);
 static ngx_int_t ngx_http_sandbox_op_download_headers(ngx_http_request_t *r,
     ngx_file_info_t *info, const ngx_http_sandbox_op_download_t *download,
     const ngx_str_t *path);
@@ -218,13 +219,12 @@ ngx_http_sandbox_op_download_send(ngx_http_sandbox_call_t *call, ngx_fd_t fd,
     ngx_file_info_t                  info;
     ngx_pool_cleanup_t              *cln;
     ngx_http_request_t              *r;
-    ngx_pool_cleanup_file_t         *clnf;
     ngx_http_sandbox_op_download_t  *download;
 
     r = call->request;
     download = call->data;
 
-    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_pool_cleanup_file_t));
+    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_fd_t));
     name = ngx_pnalloc(r->pool, path->len + 1);
 
     if (cln == NULL || name == NULL) {
@@ -234,11 +234,8 @@ ngx_http_sandbox_op_download_send(ngx_http_sandbox_call_t *call, ngx_fd_t fd,
 
     (void) ngx_cpystrn(name, path->data, path->len + 1);
 
-    cln->handler = ngx_pool_cleanup_file;
-    clnf = cln->data;
-    clnf->fd = fd;
-    clnf->name = name;
-    clnf->log = r->pool->log;
+    cln->handler = ngx_http_sandbox_op_download_close;
+    *(ngx_fd_t *) cln->data = fd;
 
     if (ngx_http_sandbox_op_file_info(fd, &info) != NGX_OK) {
         return ngx_http_sandbox_op_finish(call,
@@ -270,6 +267,13 @@ ngx_http_sandbox_op_download_send(ngx_http_sandbox_call_t *call, ngx_fd_t fd,
     }
 
     return ngx_http_sandbox_op_finish(call, rc);
+}
+
+
+static void
+ngx_http_sandbox_op_download_close(void *data)
+{
+    ngx_http_sandbox_passed_close(*(ngx_fd_t *) data);
 }
 
 

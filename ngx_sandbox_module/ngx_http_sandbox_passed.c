@@ -1,6 +1,11 @@
 /*
  * Descriptors that a session's first process has passed.
  *
+ * What the last close() of one does, nobody knows: it frees a large file that
+ * was removed meanwhile, or takes something apart that was made for this to
+ * take long.  The same goes for what is still in the queue of a call's socket
+ * when that is closed.  So threads close them.
+ *
  * Whoever passed one may keep another of the same open file, and with it what
  * the two share: O_NONBLOCK, SO_LINGER, what is queued.  None of these can be
  * looked at once and relied on afterwards.  So nothing here asks them: each
@@ -8,12 +13,19 @@
  */
 
 #include "ngx_http_sandbox_passed.h"
+#include "closer.h"
 
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
 
-#define NGX_HTTP_SANDBOX_PASSED_TRIES  8
+#define NGX_HTTP_SANDBOX_PASSED_TRIES    8
+#define NGX_HTTP_SANDBOX_PASSED_CLOSERS  2
+#define NGX_HTTP_SANDBOX_PASSED_FULL     512
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS                    83
+#endif
 
 
 static void ngx_http_sandbox_passed_quiet(ngx_fd_t fd);
@@ -21,12 +33,98 @@ static ssize_t ngx_http_sandbox_passed_sendv(ngx_connection_t *c,
     struct iovec *iovs, ngx_uint_t n, size_t size);
 
 
+/* This worker's. */
+
+static sbx_closer_t  *ngx_http_sandbox_closer;
+
+
+void
+ngx_http_sandbox_passed_init(ngx_cycle_t *cycle)
+{
+    sbx_error_t  e;
+
+    ngx_http_sandbox_closer = sbx_closer_open(NGX_HTTP_SANDBOX_PASSED_CLOSERS,
+                                              0, &e);
+
+    if (ngx_http_sandbox_closer == NULL) {
+        ngx_log_error(NGX_LOG_ERR, cycle->log, e.err,
+                      "sandbox: %s: what sessions pass is closed by the "
+                      "worker itself, which may have to wait for it", e.text);
+    }
+}
+
+
+/* The threads run what is unloaded with the module. */
+
+void
+ngx_http_sandbox_passed_exit(void)
+{
+    sbx_closer_done(ngx_http_sandbox_closer, 1);
+    ngx_http_sandbox_closer = NULL;
+}
+
+
 void
 ngx_http_sandbox_passed_close(ngx_fd_t fd)
 {
-    ngx_http_sandbox_passed_calm(fd);
+    sbx_closer_close(ngx_http_sandbox_closer, fd);
+}
 
-    (void) close(fd);
+
+ngx_uint_t
+ngx_http_sandbox_passed_full(void)
+{
+    return sbx_closer_pending(ngx_http_sandbox_closer)
+           > NGX_HTTP_SANDBOX_PASSED_FULL;
+}
+
+
+void
+ngx_http_sandbox_passed_refuse(ngx_fd_t fd)
+{
+    int  no = 0;
+
+    (void) setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no));
+}
+
+
+/*
+ * Nothing more comes into it after the shutdown; most are empty then, and
+ * closed at once.  One that is not outlives its connection, whose events must
+ * not.
+ */
+
+void
+ngx_http_sandbox_passed_close_call(ngx_connection_t *c)
+{
+    int       unread;
+    ngx_fd_t  fd;
+
+    fd = c->fd;
+
+    if (shutdown(fd, SHUT_RD) == 0 && ioctl(fd, SIOCINQ, &unread) == 0
+        && unread == 0)
+    {
+        ngx_close_connection(c);
+        return;
+    }
+
+    if (ngx_del_conn != NULL) {
+        (void) ngx_del_conn(c, 0);
+
+    } else {
+        if (c->read->active || c->read->disabled) {
+            (void) ngx_del_event(c->read, NGX_READ_EVENT, 0);
+        }
+
+        if (c->write->active || c->write->disabled) {
+            (void) ngx_del_event(c->write, NGX_WRITE_EVENT, 0);
+        }
+    }
+
+    c->shared = 1;
+    ngx_close_connection(c);
+    ngx_http_sandbox_passed_close(fd);
 }
 
 

@@ -13,6 +13,18 @@
 /* Every descriptor that was passed is closed by this, unless nginx does. */
 void ngx_http_sandbox_passed_close(ngx_fd_t fd);
 
+/* Closes one of ours into which some may have been passed. */
+void ngx_http_sandbox_passed_close_call(ngx_connection_t *c);
+
+/* Nothing is passed into a socket of ours any more, where the kernel can. */
+void ngx_http_sandbox_passed_refuse(ngx_fd_t fd);
+
+/* So many wait to be closed that no call is to be begun. */
+ngx_uint_t ngx_http_sandbox_passed_full(void);
+
+void ngx_http_sandbox_passed_init(ngx_cycle_t *cycle);
+void ngx_http_sandbox_passed_exit(void);
+
 /* Before nginx closes it: a close() that waits for nothing. */
 void ngx_http_sandbox_passed_calm(ngx_fd_t fd);
 

@@ -11,6 +11,7 @@
  */
 
 #include "ngx_http_sandbox.h"
+#include "ngx_http_sandbox_passed.h"
 
 
 #define NGX_HTTP_SANDBOX_START_TIMEOUT   20000
@@ -253,6 +254,10 @@ ngx_http_sandbox_init_process(ngx_cycle_t *cycle)
                       "\"sandbox_keys\" would tell them apart");
     }
 
+    if (smcf != NULL && smcf->used) {
+        ngx_http_sandbox_passed_init(cycle);
+    }
+
     if (smcf != NULL) {
         ngx_http_sandbox_refusals_init(cycle, smcf);
     }
@@ -268,4 +273,5 @@ ngx_http_sandbox_exit_process(ngx_cycle_t *cycle)
 {
     ngx_http_sandbox_refusals_exit();
     ngx_http_sandbox_call_exit();
+    ngx_http_sandbox_passed_exit();
 }

@@ -89,17 +89,22 @@ is_served('portlinger', 'a socket that lingers');
 let_go('portlinger');
 $c->close;
 
+sub open_fds { return scalar(() = glob '/proc/' . ($t->workers)[0] . '/fd/*') }
+
+my $fds = open_fds();
 my $other = fork // die "fork: $!";
 
 if ($other == 0) {
-    $t->http(GET => '/v1/sessions/' . id('straylinger'), timeout => 20);
+    $t->http(GET => '/v1/sessions/' . id('straylinger') . '/files/x',
+             timeout => 20);
     POSIX::_exit(0);
 }
 
-ok(core_said('^cut ' . id('straylinger')), 'one that nobody asked for is closed');
+waitpid $other, 0;
+ok(SandboxTest::wait_for(sub { open_fds() <= $fds }, 10),
+   'one that nobody asked for is closed');
 is_served('straylinger', 'one that lingers');
 let_go('straylinger');
-waitpid $other, 0;
 
 core_ends();
 $t->finish;

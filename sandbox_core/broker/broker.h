@@ -7,6 +7,7 @@
 #ifndef SBX_BROKER_H
 #define SBX_BROKER_H
 
+#include "closer.h"
 #include "isolate.h"
 #include "layers.h"
 #include "link.h"
@@ -396,16 +397,6 @@ typedef struct {
     unsigned         answer:1;        /* owed when the keeper has it */
 } sbx_control_t;
 
-/* Of the broker and its threads; whoever ends last frees it. */
-typedef struct {
-    int              pipe[2];         /* descriptors to be closed */
-    uint32_t         pending;         /* of them, shared with the threads */
-    uint32_t         users;
-    pthread_t        threads[SBX_DISCARDERS];
-    unsigned         nthreads;
-    sbx_timer_t      timer;
-} sbx_discard_t;
-
 /*
  * ---- languages -----------------------------------------------------------
  */
@@ -501,7 +492,8 @@ struct sbx_broker_s {
     sbx_graves_t     graves;
     sbx_record_writer_t  writer;
     sbx_event_t      writer_event;
-    sbx_discard_t   *discard;
+    sbx_closer_t    *closer;
+    sbx_timer_t      discard_timer;
     sbx_quotas_t     quotas;
     sbx_pools_t      pools;
     sbx_outlet_t     outlet;

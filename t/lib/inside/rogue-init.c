@@ -47,6 +47,8 @@ put(const void *bytes, size_t size, const int *fds, unsigned nfds)
     struct msghdr    msg;
     struct cmsghdr  *cmsg;
 
+    static const uint8_t  refused[] = "a descriptor is refused";
+
     memset(&msg, 0, sizeof(msg));
     iov.iov_base = (void *) (uintptr_t) bytes;
     iov.iov_len = size;
@@ -69,6 +71,16 @@ put(const void *bytes, size_t size, const int *fds, unsigned nfds)
 
     while (size != 0) {
         sent = sendmsg(call, &msg, MSG_NOSIGNAL|MSG_DONTWAIT);
+
+        if (sent == -1 && errno == EPERM && msg.msg_control != NULL) {
+            /* a kernel that lets none be passed to who wants none: what comes
+             * without it is to be as wrong */
+            iov.iov_base = (void *) (uintptr_t) refused;
+            iov.iov_len = size = sizeof(refused);
+            msg.msg_control = NULL;
+            msg.msg_controllen = 0;
+            continue;
+        }
 
         if (sent == -1
             && (errno != EAGAIN || poll(&pfd, 1, PATIENCE * 1000) != 1))

@@ -1,0 +1,124 @@
+#!/usr/bin/perl
+
+# What a session has passed, or may have, is closed by nobody who serves
+# others: closing the last of a large file that was removed takes its time,
+# and so does what a first process has made for this to take long.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../lib";
+
+use Test::More;
+use SandboxTest;
+use SandboxTest::More;
+use SandboxTest::Turns;
+
+BEGIN {
+    my $why = SandboxTest::Turns::missing();
+    plan(skip_all => $why) if $why;
+}
+
+my $MB = 1 << 20;
+
+# How many of a process's descriptors lead to such a name.
+sub leads {
+    my ($pid, $name) = @_;
+
+    return scalar grep { (readlink $_ // '') =~ /\Q$name\E/ }
+                  glob "/proc/$pid/fd/*";
+}
+
+
+my $heavy = inside('heavy-init');
+
+plan(skip_all => 'the heavy init cannot be built') if !defined $heavy;
+
+
+# The memory of the machine is given back by somebody: not by the worker.
+
+subtest 'a file that is removed while it is sent' => sub {
+    my $turns = SandboxTest::Turns->new;
+    my $t = server(workers => 1);
+
+    ok($turns->loaded, 'turns are measured');
+
+    $turns->brief('its end', sub {
+        my $s = create_ok({ manifest => { resources => {
+            disk => '600M', memory => '1G' } } });
+
+        is(run($s, 'head -c 400M /dev/zero > large && echo made')->{stdout},
+           "made\n", 'a large file');
+
+        my $c = open_request(GET => "/sessions/$s/files/large",
+                             headers => { Connection => 'close' });
+        sysread $c, (my $head), $MB;
+        like($head, qr{^HTTP/1.1 200 }, 'is being sent');
+        is(run($s, 'rm large; ls large 2>/dev/null; echo gone')->{stdout},
+           "gone\n", 'and removed');
+        is(leads((workers())[0], 'large'), 1, 'the worker has the last of it');
+
+        $turns->begin;
+        close $c;
+        ok(until_true { !leads((workers())[0], 'large') }, 'and not for long');
+        is(call('GET', '/health')->{status}, 200, 'and serves');
+        destroy($s);
+    });
+
+    $t->finish;
+};
+
+
+subtest 'what a first process has made' => sub {
+    my $turns = SandboxTest::Turns->new;
+    my $t = SandboxTest->new(workers => 1);
+    my $file = $t->prefix . '/helpers/sandbox-init';
+
+    ($SandboxTest::More::T, $SandboxTest::More::PORT,
+     $SandboxTest::More::PREFIX) = ($t, $t->port, $t->prefix);
+
+    unlink $file;
+    open my $f, '>:raw', $file or die "$file: $!";
+    print $f $heavy;
+    close $f or die "$file: $!";
+    chmod 0755, $file;
+
+    $t->start;
+    ok($turns->loaded, 'turns are measured');
+
+    my ($worker) = workers();
+    my $before = fds($worker);
+
+    # name, what is asked
+    for my $what ([ 'with a frame that brings nothing', GET => '/processes' ],
+                  [ 'with a frame that brings another', GET => '/files/bad' ],
+                  [ 'left in the queue', GET => '/files/late' ],
+                  [ 'with half a frame', POST => '/exec', { cmd => 'x' } ])
+    {
+        my ($name, $method, $path, $json) = @$what;
+        my $r;
+
+        my $turn = $turns->brief($name, sub {
+            my $s = create_ok({ manifest => {
+                capabilities => [qw(shell files)],
+                resources => { memory => '1G' } } });
+
+            $r = call($method, "/sessions/$s$path", json => $json);
+            ok(until_true { fds($worker) <= $before },
+               "$name: nothing of it stays");
+            destroy($s) });
+        is($turn->{sleeps}, 0, "$name: nor does a worker wait for it");
+        like($r->{status}, qr/^50[03]$/, "$name: $r->{status}");
+        unlike($r->{body}, qr/nothing to pass/, "$name: and there was some");
+        note($r->{body});
+        is(call('GET', '/health')->{status}, 200,
+           "$name: the server serves");
+    }
+
+    diag($t->log) if $ENV{SHOW};
+    $t->allow(qr/sandbox call brought/);
+    $t->finish;
+};
+
+done_testing();
