@@ -15,7 +15,7 @@ use SandboxTest::More;
 use SandboxTest::Stream;
 
 my $t = server();
-my $s = create_ok();
+my $s = create_ok({ timeout_s => 3600 });
 
 
 subtest 'a timeout of two seconds takes two seconds' => sub {
