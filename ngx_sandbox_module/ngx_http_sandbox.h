@@ -646,6 +646,10 @@ void ngx_http_sandbox_turn_wait(ngx_event_t *ev);
  * and who has more waits. */
 void ngx_http_sandbox_turn_spend(size_t bytes);
 ngx_uint_t ngx_http_sandbox_turn_over(void);
+/* Begins a request now or, where enough have begun in this turn, in a later
+ * one; returns what a content handler does. */
+ngx_int_t ngx_http_sandbox_turn_request(ngx_http_request_t *r,
+    ngx_http_handler_pt begin);
 
 /* The body of an answer whose header has gone; returns as _json_send(). */
 ngx_int_t ngx_http_sandbox_answer(ngx_http_request_t *r, ngx_chain_t *body);

@@ -23,6 +23,7 @@
 
 #define NGX_HTTP_SANDBOX_CALL_FRAMES    32        /* read at once */
 #define NGX_HTTP_SANDBOX_CALL_BYTES     65536     /* or so many bytes */
+#define NGX_HTTP_SANDBOX_CALL_FRAME     4096      /* what one counts as */
 #define NGX_HTTP_SANDBOX_CALL_BUFFER    (sizeof(sbx_frame_t) + SBX_FRAME_MAX)
 #define NGX_HTTP_SANDBOX_CALL_SPARE     8         /* buffers that are kept */
 #define NGX_HTTP_SANDBOX_CALL_FIXED     1280      /* largest fixed payload */
@@ -290,7 +291,8 @@ ngx_http_sandbox_call_read(ngx_http_sandbox_call_t *call)
         if (got == 1) {
             buf = call->wire.buf;
             bytes += sizeof(sbx_frame_t) + frame.length;
-            ngx_http_sandbox_turn_spend(sizeof(sbx_frame_t) + frame.length);
+            ngx_http_sandbox_turn_spend(NGX_HTTP_SANDBOX_CALL_FRAME
+                                        + frame.length);
             rc = ngx_http_sandbox_call_deliver(call, &frame, payload);
 
             if (dead) {

@@ -10,6 +10,7 @@
 #include "e2b/ngx_http_sandbox_e2b.h"
 
 
+static ngx_int_t ngx_http_sandbox_begin(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sandbox_route(ngx_http_request_t *r,
     ngx_http_sandbox_ctx_t *ctx);
 static ngx_int_t ngx_http_sandbox_raw_path(ngx_http_request_t *r,
@@ -42,17 +43,24 @@ static const struct {
 ngx_int_t
 ngx_http_sandbox_handler(ngx_http_request_t *r)
 {
-    ngx_int_t                rc;
-    ngx_str_t                id;
-    ngx_uint_t               again;
-    ngx_http_sandbox_ctx_t  *ctx;
-
     if (r != r->main) {
 
         /* a subrequest has the raw URI of another request */
 
         return NGX_HTTP_NOT_FOUND;
     }
+
+    return ngx_http_sandbox_turn_request(r, ngx_http_sandbox_begin);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_begin(ngx_http_request_t *r)
+{
+    ngx_int_t                rc;
+    ngx_str_t                id;
+    ngx_uint_t               again;
+    ngx_http_sandbox_ctx_t  *ctx;
 
     again = (ngx_http_sandbox_ctx(r) != NULL);
     ctx = ngx_http_sandbox_ctx_create(r);

@@ -9,7 +9,9 @@
  * machine make no difference.
  *
  * What arrives, many calls may have at once: what they read without standing
- * in line is bounded, too, by its bytes.
+ * in line is bounded, too, by its bytes.  So is how many requests begin: nginx
+ * itself takes one after the other of a connection in one turn, as long as the
+ * client has sent more and each is answered at once.
  */
 
 #include "ngx_http_sandbox.h"
@@ -17,8 +19,18 @@
 
 #define NGX_HTTP_SANDBOX_TURN_TIME     1500000   /* ns, of those in line */
 #define NGX_HTTP_SANDBOX_TURN_BYTES    262144    /* of those who are not */
+#define NGX_HTTP_SANDBOX_TURN_REQUEST  16384     /* what one counts as */
 
 
+typedef struct {
+    ngx_event_t             turn;
+    ngx_http_request_t     *request;
+    ngx_http_handler_pt     begin;
+} ngx_http_sandbox_begin_t;
+
+
+static void ngx_http_sandbox_turn_begin(ngx_event_t *ev);
+static void ngx_http_sandbox_turn_cleanup(void *data);
 static void ngx_http_sandbox_turn_run(ngx_event_t *ev);
 static uint64_t ngx_http_sandbox_turn_time(void);
 
@@ -62,6 +74,71 @@ ngx_http_sandbox_turn_over(void)
 {
     return !ngx_http_sandbox_running
            && ngx_http_sandbox_spent >= NGX_HTTP_SANDBOX_TURN_BYTES;
+}
+
+
+ngx_int_t
+ngx_http_sandbox_turn_request(ngx_http_request_t *r,
+    ngx_http_handler_pt begin)
+{
+    ngx_pool_cleanup_t        *cln;
+    ngx_http_sandbox_begin_t  *b;
+
+    if (!ngx_http_sandbox_turn_over()) {
+        ngx_http_sandbox_turn_spend(NGX_HTTP_SANDBOX_TURN_REQUEST);
+        return begin(r);
+    }
+
+    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_sandbox_begin_t));
+
+    if (cln == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    b = cln->data;
+    ngx_memzero(b, sizeof(ngx_http_sandbox_begin_t));
+
+    b->turn.handler = ngx_http_sandbox_turn_begin;
+    b->turn.data = b;
+    b->turn.log = r->connection->log;
+    b->request = r;
+    b->begin = begin;
+
+    cln->handler = ngx_http_sandbox_turn_cleanup;
+
+    r->main->count++;
+    ngx_http_sandbox_turn_wait(&b->turn);
+
+    return NGX_DONE;
+}
+
+
+static void
+ngx_http_sandbox_turn_begin(ngx_event_t *ev)
+{
+    ngx_connection_t          *c;
+    ngx_http_request_t        *r;
+    ngx_http_sandbox_begin_t  *b;
+
+    b = ev->data;
+    r = b->request;
+    c = r->connection;
+
+    ngx_http_set_log_request(c->log, r);
+
+    ngx_http_finalize_request(r, b->begin(r));
+    ngx_http_run_posted_requests(c);
+}
+
+
+static void
+ngx_http_sandbox_turn_cleanup(void *data)
+{
+    ngx_http_sandbox_begin_t  *b = data;
+
+    if (b->turn.posted) {
+        ngx_delete_posted_event(&b->turn);
+    }
 }
 
 
