@@ -355,6 +355,7 @@ subtest 'what has an end in a session' => sub {
     my %known = map { $_ => 1 }
                 ($code =~ /memcpy\(error(?:->|\.)resource, "([^"]+)"/g,
                  $code =~ /memcpy\(f->resource, "([^"]+)"/g,
+                 $code =~ /sbx_init_call_full\([&\w]+, "([^"]+)"/g,
                  $code =~ /sbx_code_quota\(\w+, "([^"]+)"/g,
                  $code =~ /\{ SBX_INIT_SERVERS_\w+, "([^"]+)" \}/g);
     my ($row) = rows(source('docs/errors.md'), qr/^E2003/);

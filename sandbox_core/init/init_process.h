@@ -11,7 +11,10 @@
 #include <sys/uio.h>
 
 
-#define SBX_INIT_CALLS         128       /* about processes, at once */
+/* Calls about processes at once: those that stay, to read output and to write
+ * input, and beside them those that are answered and over. */
+#define SBX_INIT_STREAMS       128
+#define SBX_INIT_CALLS         (SBX_INIT_STREAMS + 16)
 #define SBX_INIT_STRINGS_KEPT  8192      /* bytes of directory, tag, arguments,
                                             variables that are kept of a
                                             command */

@@ -31,6 +31,10 @@ static void sbx_init_call_get(sbx_init_call_t *call);
 static void sbx_init_call_list(sbx_init_call_t *call);
 static void sbx_init_call_resize(sbx_init_call_t *call);
 static void sbx_init_call_drop(sbx_init_call_t *call);
+static int sbx_init_call_stays(const sbx_init_call_t *call,
+    sbx_f_error_t *error);
+static void sbx_init_call_full(sbx_f_error_t *error, const char *resource,
+    unsigned limit);
 
 
 static sbx_init_call_t  *sbx_init_calls[SBX_INIT_CALLS];
@@ -118,11 +122,7 @@ sbx_init_call_task(const sbx_task_t *task, int fd)
     call = sbx_init_call_new();
 
     if (call == NULL) {
-        (void) sbx_error(&e, 0, SBX_E_UNAVAILABLE,
-                         "too many calls about the session's processes are "
-                         "open");
-        sbx_init_error_fill(&error, &e);
-        error.retry_after = 1;
+        sbx_init_call_full(&error, "process calls", SBX_INIT_CALLS);
         sbx_init_exec_refuse(fd, &error);
         return;
     }
@@ -417,7 +417,8 @@ sbx_init_call_terminal(const sbx_init_call_t *call, sbx_error_t *e)
 static void
 sbx_init_call_do(sbx_init_call_t *call)
 {
-    sbx_error_t  e;
+    sbx_error_t    e;
+    sbx_f_error_t  error;
 
     if (sbx_init_process_check(&call->ask, &e) != 0) {
         sbx_init_call_error(call, &e);
@@ -438,6 +439,12 @@ sbx_init_call_do(sbx_init_call_t *call)
     if (sbx_init_call_check(call, &e) != 0) {
         call->process = NULL;
         sbx_init_call_error(call, &e);
+        return;
+    }
+
+    if (sbx_init_call_stays(call, &error) != 0) {
+        call->process = NULL;
+        sbx_init_call_refuse(call, &error);
         return;
     }
 
@@ -472,6 +479,58 @@ sbx_init_call_do(sbx_init_call_t *call)
         sbx_init_call_resize(call);
         return;
     }
+}
+
+
+/* However many follow a session's output, its processes can be listed and
+ * killed. */
+
+static int
+sbx_init_call_stays(const sbx_init_call_t *call, sbx_f_error_t *error)
+{
+    unsigned          n;
+    sbx_init_call_t  *other;
+
+    if (call->ask.verb != SBX_PROCESS_OUTPUT
+        && call->ask.verb != SBX_PROCESS_STDIN)
+    {
+        return 0;
+    }
+
+    n = 0;
+
+    for (other = sbx_init_call_each(NULL);
+         other != NULL;
+         other = sbx_init_call_each(other))
+    {
+        n += (other->state == SBX_INIT_CALL_READS
+              || other->state == SBX_INIT_CALL_WRITES);
+    }
+
+    if (n < SBX_INIT_STREAMS) {
+        return 0;
+    }
+
+    sbx_init_call_full(error, "process streams", SBX_INIT_STREAMS);
+    return -1;
+}
+
+
+static void
+sbx_init_call_full(sbx_f_error_t *error, const char *resource, unsigned limit)
+{
+    sbx_error_t  e;
+
+    (void) sbx_error(&e, 0, SBX_E_QUOTA,
+                     "the session has %u %s open, as many as it may", limit,
+                     resource);
+    sbx_init_error_fill(error, &e);
+
+    memcpy(error->scope, "session", sizeof("session"));
+    (void) sbx_copy_string(error->resource, sizeof(error->resource),
+                           resource, strlen(resource));
+    error->limit = limit;
+    error->retry_after = 1;
 }
 
 

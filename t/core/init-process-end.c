@@ -411,7 +411,7 @@ test_hostile(void)
 
     fresh(&a);
     finish(&calls[199], &a);
-    ok(failed(SBX_E_UNAVAILABLE) && a.r.error.retry_after == 1,
+    ok(failed(SBX_E_QUOTA) && a.r.error.retry_after == 1,
        "calls have a bound");
 
     for (i = 0; i < 200; i++) {

@@ -9,6 +9,10 @@
 #include <sys/ioctl.h>
 
 
+/* Calls that stay, of one session: docs/limits.md. */
+#define STREAMS  128
+
+
 static void
 test_background(void)
 {
@@ -639,6 +643,75 @@ test_turns(void)
 }
 
 
+/* Those who follow leave room for those who list and kill. */
+
+static void
+test_many(void)
+{
+    int           pid;
+    unsigned      i, n;
+    init_call_t  *calls, writer;
+    const char   *argv[] = { "cat", NULL };
+    init_exec_t   x = { .flags = SBX_EXEC_STDIN_OPEN, .argv = argv };
+
+    pid = background(NULL, &x);
+    calls = calloc(STREAMS, sizeof(init_call_t));
+
+    for (i = 0, n = 0; i < STREAMS; i++) {
+        fresh(&a);
+        ask(&calls[i], SBX_PROCESS_OUTPUT, pid, NULL);
+
+        while (!a.has_output && next(&calls[i], &a) != 0) { /* void */ }
+
+        n += (a.has_output != 0);
+    }
+
+    is_int(n, STREAMS, "as many as may follow one process");
+
+    whole(SBX_PROCESS_OUTPUT, pid, NULL);
+    ok(failed(SBX_E_QUOTA), "one more may not");
+    is_str(a.r.error.resource, "process streams", "and is told of what");
+    ok(strcmp(a.r.error.scope, "session") == 0 && a.r.error.limit == STREAMS
+       && a.r.error.retry_after == 1, "whose, how many, and to come again");
+
+    fresh(&a);
+    ask(&writer, SBX_PROCESS_STDIN, pid, NULL);
+    finish(&writer, &a);
+    ok(failed(SBX_E_QUOTA), "nor may one that writes");
+    init_hang_up(&writer);
+
+    whole(SBX_PROCESS_LIST, 0, NULL);
+    ok(a.r.ended == SBX_F_END && a.states >= 1, "a list is answered");
+
+    n = 0;
+
+    do {
+        init_hang_up(&calls[0]);
+        fresh(&a);
+        ask(&calls[0], SBX_PROCESS_OUTPUT, pid, NULL);
+
+        while (!a.has_output && next(&calls[0], &a) != 0) { /* void */ }
+
+    } while (!a.has_output && failed(SBX_E_QUOTA) && n++ < 1000);
+
+    ok(a.has_output, "when one has gone there is room for one");
+
+    for (i = 0; i < STREAMS; i++) {
+        init_hang_up(&calls[i]);
+    }
+
+    free(calls);
+
+    /* who has hung up may still be there for a moment */
+
+    do {
+        feed(pid, "", SBX_PROCESS_EOF);
+    } while (failed(SBX_E_QUOTA));
+
+    ok(ends(pid), "the process goes on, and ends");
+}
+
+
 int
 main(void)
 {
@@ -664,6 +737,7 @@ main(void)
     test_foreground();
     test_stdin();
     test_turns();
+    test_many();
 
     ok(init_stop(&s), "the end of the control socket ends the session");
 
