@@ -195,7 +195,6 @@ ngx_http_sandbox_v1_port(ngx_http_request_t *r)
     cln->data = port;
 
     port->request = r;
-    port->fd = NGX_INVALID_FILE;
     port->by_name = (slcf->port_host.len != 0 || ctx->by_name);
     port->port = ngx_http_sandbox_v1_port_number(&ctx->item);
 
@@ -296,7 +295,18 @@ ngx_http_sandbox_v1_port_frame(ngx_http_sandbox_call_t *call,
         return ngx_http_sandbox_op_broken(call, "a wrong frame for a port");
     }
 
-    port->fd = fd;
+    /* upstream has no answer for a worker that has no connection left */
+
+    port->socket = ngx_get_connection(fd, call->request->connection->log);
+
+    if (port->socket == NULL) {
+        ngx_http_sandbox_passed_close(fd);
+
+        return ngx_http_sandbox_op_finish(call,
+                  ngx_http_sandbox_problem(call->request,
+                                           NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE,
+                                           NULL));
+    }
 
     return ngx_http_sandbox_v1_port_begin(port);
 }
@@ -454,17 +464,13 @@ ngx_http_sandbox_v1_port_peer_get(ngx_peer_connection_t *pc, void *data)
 
     port = data;
 
-    if (port->fd == NGX_INVALID_FILE) {
-        return NGX_ERROR;
-    }
-
-    c = ngx_get_connection(port->fd, pc->log);
+    c = port->socket;
 
     if (c == NULL) {
         return NGX_ERROR;
     }
 
-    port->fd = NGX_INVALID_FILE;
+    port->socket = NULL;
 
     c->type = SOCK_STREAM;
     c->recv = ngx_http_sandbox_v1_port_recv;
@@ -619,7 +625,8 @@ ngx_http_sandbox_v1_port_cleanup(void *data)
 
     port = data;
 
-    if (port->fd != NGX_INVALID_FILE) {
-        ngx_http_sandbox_passed_close(port->fd);
+    if (port->socket != NULL) {
+        ngx_http_sandbox_passed_calm(port->socket->fd);
+        ngx_close_connection(port->socket);
     }
 }

@@ -26,7 +26,7 @@ typedef struct {
     ngx_http_sandbox_call_t      *call;
     ngx_str_t                     name;       /* for logs */
     ngx_uint_t                    port;
-    ngx_fd_t                      fd;         /* until it is a connection */
+    ngx_connection_t             *socket;     /* until upstream has it */
     ngx_str_t                     upgrade;    /* what the client asks for */
     ngx_uint_t                    received;   /* pieces in this turn */
     ngx_uint_t                    sent;
