@@ -373,6 +373,7 @@ typedef struct {
     sbx_node_t       saved;           /* calls: this file, and the next */
     sbx_node_t       waiting;
     sbx_node_t       sweeps;          /* DESTROY_ALL */
+    sbx_timer_t      again;           /* what could not be written */
     unsigned         saving:1;
     unsigned         dirty:1;
 } sbx_quotas_t;

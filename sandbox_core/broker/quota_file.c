@@ -2,7 +2,8 @@
  * What the admin API has set, in <state>/quotas: a head, then one row for
  * each organization and user that it gave a quota.  The file is written whole
  * by the threads that write records (fsync, rename), one at a time; who asked
- * for the change is answered when a file that has it is safe.
+ * for the change is answered when a file that has it is safe.  One that cannot
+ * be written holds all the same, and is tried again.
  */
 
 #include "broker.h"
@@ -16,6 +17,7 @@
 
 #define SBX_QUOTA_MAGIC      0x51584253u      /* "SBXQ" */
 #define SBX_QUOTA_VERSION    1
+#define SBX_QUOTA_AGAIN      2000             /* ms */
 
 
 typedef struct {
@@ -44,6 +46,8 @@ static int sbx_quota_file_ok(const uint8_t *data, size_t size);
 static int sbx_quota_setting_ok(const sbx_setting_t *setting, unsigned i);
 static int sbx_quota_load(sbx_broker_t *b, const uint8_t *data);
 static void sbx_quota_write(sbx_broker_t *b);
+static void sbx_quota_failed(sbx_broker_t *b, int err);
+static void sbx_quota_again(sbx_timer_t *timer);
 static void sbx_quota_fill(sbx_broker_t *b, sbx_quota_kept_t *kept);
 static void sbx_quota_answer(sbx_broker_t *b, sbx_node_t *list, int err);
 
@@ -291,11 +295,12 @@ sbx_quota_write(sbx_broker_t *b)
     }
 
     if (job == NULL) {
-        sbx_quota_answer(b, &q->saved, ENOMEM);
+        sbx_quota_failed(b, ENOMEM);
         return;
     }
 
     q->saving = 1;
+    sbx_timer_del(&b->loop, &q->again);
     sbx_record_queue(&b->writer, job);
 }
 
@@ -333,14 +338,48 @@ sbx_quota_saved(sbx_broker_t *b, int err)
     b->quotas.saving = 0;
 
     if (err != 0) {
-        sbx_log(SBX_LOG_ERROR, NULL, err,
-                "what the admin API has set holds, but cannot be kept in "
-                "\"%s/%s\"", b->options->state_dir, SBX_QUOTA_FILE);
+        sbx_quota_failed(b, err);
+
+    } else {
+        sbx_quota_answer(b, &b->quotas.saved, 0);
     }
 
-    sbx_quota_answer(b, &b->quotas.saved, err);
-
     if (b->quotas.dirty) {
+        sbx_quota_write(b);
+    }
+}
+
+
+static void
+sbx_quota_failed(sbx_broker_t *b, int err)
+{
+    sbx_quotas_t  *q;
+
+    q = &b->quotas;
+
+    if (!sbx_list_empty(&q->saved)) {
+        sbx_log(SBX_LOG_ERROR, NULL, err,
+                "what the admin API has set holds, but cannot be kept in "
+                "\"%s/%s\": it is tried again", b->options->state_dir,
+                SBX_QUOTA_FILE);
+    }
+
+    sbx_quota_answer(b, &q->saved, err);
+
+    q->again.handler = sbx_quota_again;
+    q->again.data = b;
+    (void) sbx_timer_set(&b->loop, &q->again, SBX_QUOTA_AGAIN);
+}
+
+
+static void
+sbx_quota_again(sbx_timer_t *timer)
+{
+    sbx_broker_t  *b;
+
+    b = timer->data;
+
+    if (!b->quotas.saving) {
         sbx_quota_write(b);
     }
 }
@@ -364,6 +403,8 @@ sbx_quota_close(sbx_broker_t *b)
 {
     unsigned        i;
     sbx_account_t  *account;
+
+    sbx_timer_del(&b->loop, &b->quotas.again);
 
     for (i = 0; i < SBX_ACCOUNT_BUCKETS; i++) {
         while (b->quotas.buckets[i] != NULL) {
