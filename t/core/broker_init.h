@@ -334,9 +334,10 @@ init_is(void)
 static int
 init_main(void)
 {
-    int                 fds[SBX_TASK_FDS_MAX + 8];
+    int                 fds[SBX_TASK_FDS_MAX + 8], signo;
     char                env[64];
     ssize_t             n;
+    sigset_t            signals;
     unsigned            i, nfds;
     sbx_task_t          task;
     struct pollfd       pfd;
@@ -349,6 +350,15 @@ init_main(void)
 
     if (strcmp(env, "MODE=stillborn") == 0) {
         return 3;
+    }
+
+    if (strcmp(env, "MODE=late") == 0) {
+        (void) sigemptyset(&signals);
+        (void) sigaddset(&signals, SIGUSR1);
+        (void) sigaddset(&signals, SIGUSR2);
+        (void) sigprocmask(SIG_BLOCK, &signals, NULL);
+        (void) sigdelset(&signals, SIGUSR2);
+        (void) sigwait(&signals, &signo);
     }
 
     init_record(SBX_R_READY, 0);
