@@ -192,6 +192,7 @@ sub at_rest {
 # The point is armed, the call is begun, and when somebody stands at the point
 # the victim is killed; whoever stands there and lives goes on.  The call's
 # connection, or undef where the point was not reached.
+# in: processes to arm, of which, or below which, somebody comes to it.
 
 sub strike {
     my ($point, $victim, $id, $begin, %o) = @_;
@@ -205,7 +206,7 @@ sub strike {
 
     at_rest($id) if $id;
 
-    my @comers = comers($point, $id, $line);
+    my @comers = $o{in} ? @{ $o{in} } : comers($point, $id, $line);
 
     arm(\@comers, $point, skip => $o{skip} // 0);
     $begin->($line);
