@@ -34,7 +34,13 @@ my @CHILD = qw(child-create-entered child-create-named child-create-volume
 my @INIT = qw(init-create-executed init-create-opened);
 my @WRITER = qw(broker-record-written broker-record-renamed);
 
-my $s = SandboxTest::Survive->new;
+# Ids of two sessions, which the bystanders have, and then those of the cells
+# that follow: the next session has one reserved.
+
+my $CELL = 128 * 65_536;
+my $FIRST = (8 + $$ % 64) * $CELL - 2 * 65_536;
+my $s = SandboxTest::Survive->new(
+    http => "    sandbox_uid_range $FIRST-2147418111;\n");
 my $t = $s->{t};
 
 
@@ -129,6 +135,7 @@ sub strike {
 }
 
 
+strike('broker-ids-reserved', 'broker', \&made);
 strike($_, 'broker', \&made) for @BROKER, @WRITER;
 strike($_, 'held', \&refused) for @CHILD, @INIT;
 strike('init-create-ready', 'held', \&brief);

@@ -15,7 +15,7 @@ use Test::More;
 use Time::HiRes qw(time);
 use SandboxTest;
 use SandboxTest::Fault;
-use SandboxTest::More qw(until_true);
+use SandboxTest::More qw(async until_true);
 use SandboxTest::Survive;
 
 my $LONG = $ENV{SANDBOX_TEST_LONG};
@@ -108,9 +108,29 @@ strike('worker-call-sent', 'held', 0);
 strike('worker-call-ended', 'held', 0);
 strike('worker-call-ended', 'broker');
 
-# A broker that takes over is killed by itself: the next one does.
+# A broker that takes over is killed by itself, or the keeper that has started
+# it: the next one does.
 
-for my $point (qw(keeper-spawn-forked broker-start-stored
+# What a keeper has started by then has the point too, and comes to it when it
+# is a keeper itself: it goes on then.
+
+sub freed {
+    my ($first) = @_;
+
+    return async {
+        return until_true {
+            my $keeper = $t->keeper;
+            my $v = SandboxTest::Fault::peek($keeper) // {};
+
+            return $keeper != $first
+                   && ($v->{state} // 0) == SandboxTest::Fault::HELD
+                   && release($keeper);
+        } 20;
+    };
+}
+
+for my $point (qw(keeper-spawn-forked keeper-spawn-spawned
+                  broker-start-stored
                   broker-start-configured broker-adopt-read
                   broker-adopt-taken broker-adopt-adopted
                   broker-sweep-ungrouped broker-sweep-emptied
@@ -118,6 +138,7 @@ for my $point (qw(keeper-spawn-forked broker-start-stored
 {
     my $id = session();
     my $first = $t->broker;
+    my $keeper = $t->keeper;
 
     # the session that is ended is what the second broker has to find
 
@@ -125,8 +146,14 @@ for my $point (qw(keeper-spawn-forked broker-start-stored
         point => $point, in => [ $t->keeper ],
         victim => 'held', name => "a successor killed at $point",
         call => sub {
+            my $freed = $point eq 'keeper-spawn-spawned' ? freed($keeper) : 0;
+
             kill 'KILL', $first;
-            return $s->destroy($id);
+
+            my $ended = $s->destroy($id);
+            $freed->get(30) if $freed;
+
+            return $ended;
         });
 
     next if !$res;

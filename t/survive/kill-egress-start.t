@@ -69,7 +69,8 @@ sub case {
     ok(reaches($id), "$name: there is a network");
     strike($point, $victim, $id, $begin, name => $name,
            $point =~ /^egress-(?:grant|revoke)/
-           ? () : (in => [ $t->broker, $t->keeper ])) or return;
+           ? () : (in => [ $t->broker ], below => [ $t->keeper ]))
+        or return;
     $t->note_processes;
     ok(recovered(egress => 1), "$name: all is served again");
 

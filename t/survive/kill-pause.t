@@ -14,7 +14,8 @@ use JSON::PP ();
 use Test::More;
 use Time::HiRes qw(sleep);
 use SandboxTest;
-use SandboxTest::More qw(until_true);
+use SandboxTest::Connect;
+use SandboxTest::More qw(call until_true);
 use SandboxTest::Survive;
 
 my $LONG = $ENV{SANDBOX_TEST_LONG};
@@ -25,7 +26,8 @@ my @CHANGE = qw(broker-change-begun broker-change-queued broker-record-written
                 broker-record-renamed broker-change-written
                 broker-change-applied broker-change-answered);
 
-my $s = SandboxTest::Survive->new;
+my $s = SandboxTest::Survive->new(
+    server => '        location /e2b/ { sandbox_api e2b; }');
 my $t = $s->{t};
 my $id = $t->session(timeout_s => 1800);
 my $pid = $t->api(POST => "/sessions/$id/exec",
@@ -130,25 +132,80 @@ for my $what (qw(pause resume)) {
     is_so($what, "$what, then a broker is killed");
 }
 
-# The first process is killed while it stops its clocks: its session ends, and
-# no other.
+# The first process is killed while it stops its clocks, or has started them:
+# its session ends, and no other.
 
-{
+for my $what (qw(pause resume)) {
     my $other = $t->session;
+    my $point = $what eq 'pause' ? 'init-pause-stopped'
+                                 : 'init-resume-started';
     my ($its) = grep {
         (SandboxTest::slurp("/proc/$_/cgroup") // '') =~ /\Q$other\E/
     } $s->inits;
-    my $res = $s->struck(point => 'init-pause-stopped', victim => 'held',
-                         in => [ $its ],
-                         call => sub { $s->post($other, 'pause') });
+
+    $s->post($other, 'pause') if $what eq 'resume';
+
+    my $res = $s->struck(point => $point, victim => 'held', in => [ $its ],
+                         call => sub { $s->post($other, $what) }) // next;
 
     like($res->{status}, qr/^(?:200|404)$/,
-         'init killed at init-pause-stopped: the caller is told');
+         "init killed at $point: the caller is told");
 
     my $over = until_true { ($s->session($other)->{code} // '') eq 'E2009' }
                           10;
-    ok($over, 'init killed at init-pause-stopped: its session ends');
-    $s->unharmed('init killed at init-pause-stopped: no other', $id);
+    ok($over, "init killed at $point: its session ends");
+    $s->unharmed("init killed at $point: no other", $id);
+}
+
+# A call that a session is resumed for waits in the broker, or in the next
+# one, and is done once.
+
+{
+    ($SandboxTest::More::T, $SandboxTest::More::PORT,
+     $SandboxTest::More::PREFIX) = ($t, $t->port, $t->prefix);
+
+    my %key = (headers => { 'X-API-Key' => 'e2b_' . '0' x 40 });
+    my $made = call('POST', '/v2/sandboxes', base => '/e2b', %key,
+                    json => { templateID => 'base',
+                              autoPause => JSON::PP::true,
+                              autoResume => { enabled => JSON::PP::true } });
+    my $other = $made->{json}{sandboxID} // 'none';
+
+    is($made->{status}, 201, 'a session that calls may resume')
+        or diag($made->{body});
+
+    for my $victim (qw(broker keeper worker)) {
+        my $name = "a call that resumes, $victim killed at broker-resume-held";
+        my $paused = call('POST', "/sandboxes/$other/pause", base => '/e2b',
+                          %key);
+        is($paused->{status}, 204, "$name: it is paused");
+
+        my $res = $s->struck(
+            point => 'broker-resume-held', victim => $victim, name => $name,
+            call => sub {
+                rpc($other, 'filesystem.Filesystem/MakeDir',
+                    { path => "/home/user/$victim" })
+            }) // next;
+
+        is($res->{status}, $victim eq 'worker' ? 0 : 200,
+           "$name: what the caller is told") or diag($res->{body});
+
+        # made already, where the call before was done
+
+        my $again = rpc($other, 'filesystem.Filesystem/ListDir',
+                        { path => '/home/user' });
+        my @found = grep { $_->{name} eq $victim }
+                    @{ $again->{json}{entries} || [] };
+
+        is($again->{status}, 200, "$name: the next call is served")
+            or diag($again->{body});
+        cmp_ok(scalar @found, $victim eq 'worker' ? '<=' : '==', 1,
+               "$name: it has been done");
+    }
+
+    is(call('DELETE', "/sandboxes/$other", base => '/e2b', %key)->{status},
+       204, 'it ends');
+    $s->unharmed('calls that resume: nobody else notices', $id);
 }
 
 is($s->destroy($id)->{status}, 204, 'it ends');

@@ -192,7 +192,7 @@ sub at_rest {
 # The point is armed, the call is begun, and when somebody stands at the point
 # the victim is killed; whoever stands there and lives goes on.  The call's
 # connection, or undef where the point was not reached.
-# in: processes to arm, of which, or below which, somebody comes to it.
+# in: processes to arm; below: whose children come to it.
 
 sub strike {
     my ($point, $victim, $id, $begin, %o) = @_;
@@ -211,7 +211,7 @@ sub strike {
     arm(\@comers, $point, skip => $o{skip} // 0);
     $begin->($line);
 
-    my $held = held(\@comers, $o{seconds} // 15);
+    my $held = held([ @comers, @{ $o{below} || [] } ], $o{seconds} // 15);
 
     if (!$held) {
         disarm(grep { SandboxTest::alive($_) } @comers);
@@ -221,6 +221,10 @@ sub strike {
 
     my @pids = grep { $_ } whose($victim, $id, $line, $held);
     die "no $victim\n" if !@pids;
+
+    # whoever follows a victim is not to have the point too
+
+    disarm(grep { $_ != $held && SandboxTest::alive($_) } @comers);
 
     # of several none is to see another die
 
