@@ -44,7 +44,7 @@ sub log_has { return $t->log_has($_[0]) }
 # ---- the broker ------------------------------------------------------------
 
 subtest 'the broker' => sub {
-    for my $free (0 .. ($LONG ? 8 : 1)) {
+    for my $free (0 .. ($LONG ? 5 : 1)) {
         my $name = "$free free";
 
         ok(few_files($broker, $free), "$name: the broker has so many");
