@@ -570,8 +570,18 @@ sub whole {
     my $end = index $$in, "\r\n\r\n";
     return undef if $end == -1;
 
-    my ($length) = substr($$in, 0, $end) =~ /^Content-Length: (\d+)/mi;
+    my $head = substr $$in, 0, $end;
+    my ($length) = $head =~ /^Content-Length: (\d+)/mi;
     my $n = $end + 4 + ($length // 0);
+
+    # no text of the API has such a line of its own
+
+    if ($head =~ /^Transfer-Encoding: chunked/mi) {
+        my $last = index $$in, "\r\n0\r\n\r\n", $end;
+
+        return undef if $last == -1;
+        $n = $last + 7;
+    }
 
     return length $$in >= $n ? substr $$in, 0, $n, '' : undef;
 }
