@@ -14,7 +14,8 @@ use FindBin;
 use lib "$FindBin::Bin/../lib";
 
 use IO::Socket::INET;
-use Socket qw(SOL_SOCKET SO_LINGER SO_RCVBUF SHUT_WR);
+use Socket qw(IPPROTO_TCP TCP_NODELAY SOL_SOCKET SO_LINGER SO_RCVBUF
+              SHUT_WR);
 use Test::More;
 use SandboxTest::Connect;
 use SandboxTest::More;
@@ -60,13 +61,17 @@ sub is_taken {
     return until_true(sub {
         (slurp('/proc/net/tcp') // '')
             =~ /^\s*\d+:\s\S+$port\s\S+$mine\s01\s\S+:00000000\s/m
-    }, 20);
+    }, 60);
 }
 
 sub plain {
-    return IO::Socket::INET->new(PeerAddr => '127.0.0.1',
-                                 PeerPort => $t->port)
-           // die "cannot connect: $!";
+    my $c = IO::Socket::INET->new(PeerAddr => '127.0.0.1',
+                                  PeerPort => $t->port)
+            // die "cannot connect: $!";
+
+    setsockopt $c, IPPROTO_TCP, TCP_NODELAY, 1;
+
+    return $c;
 }
 
 # How a client comes to each phase: its socket, once that is proven.  What
