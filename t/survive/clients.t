@@ -260,7 +260,8 @@ my @silent = ('a JSON body', 'an upload', 'a download', 'a request to a port',
 
 $phases{'a flood of events'} = sub {
     my $c = open_request(POST => "/sessions/$s/exec", base => $_[0],
-        rcvbuf => 4096, json => { %body, cmd => "yes \$(sleep 0; echo $mark)" },
+        rcvbuf => 4096,
+        json => { %body, cmd => "yes \$(sleep 0; echo $mark)" },
         headers => { Accept => 'application/x-ndjson' });
     return begun($c, qr/$mark/);
 };
