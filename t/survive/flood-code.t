@@ -278,9 +278,11 @@ subtest 'others meanwhile, and clients that go away or are slow' => sub {
         is(length $some, 100, "$form: it is being told");
         is(call('GET', '/sessions/none')->{status}, 404, 'others are served');
         close $c;
-        ok(until_true { fds($worker) == $fds }, 'and it is forgotten');
-        ok(until_true { (context($s, 'python')->{state} // '') ne 'running' },
-           'with its run');
+        ok(until_true(sub { fds($worker) == $fds }, 30),
+           'and it is forgotten');
+        ok(until_true(sub {
+            (context($s, 'python')->{state} // '') ne 'running'
+        }, 60), 'with its run');
     }
 
     my $c = open_request(POST => "/sessions/$s/code", rcvbuf => 65536,
