@@ -28,7 +28,10 @@ BEGIN {
 
 my $LONG = $SandboxTest::Flood::LONG;
 my $f = SandboxTest::Flood->new;
-my @sessions = map { create_ok({ timeout_s => 3600 }) } 1 .. ($LONG ? 4 : 2);
+my @sessions = map {
+    create_ok({ timeout_s => 3600,
+                manifest => { resources => { processes => 512 } } })
+} 1 .. ($LONG ? 4 : 2);
 
 
 # Reads a few bytes from each, round after round, until the bystander's file
@@ -93,7 +96,7 @@ subtest '500 who follow' => sub {
 
         cmp_ok($got, '>=', 900_000, 'one has all of it once it reads');
         close $_ for @c;
-    }, worker => 200, init => 64);
+    }, worker => 64, init => 64);
 
     destroy($_) for @s[@sessions .. 3];
 };
