@@ -393,6 +393,7 @@ typedef struct {
 
     /* of a port that the request is for */
     unsigned                      body_there:1; /* and may be taken */
+    unsigned                      body_whole:1; /* and waits for its turn */
     unsigned                      by_name:1;    /* of a host of its own */
     unsigned                      port_auth:1;  /* Authorization is meant for
                                                    it, unless nginx took it */
@@ -650,6 +651,11 @@ ngx_uint_t ngx_http_sandbox_turn_over(void);
  * one; returns what a content handler does. */
 ngx_int_t ngx_http_sandbox_turn_request(ngx_http_request_t *r,
     ngx_http_handler_pt begin);
+/* Of a client's connection, whose request reads a body: 1, and its read event
+ * comes again in its turn. */
+ngx_uint_t ngx_http_sandbox_turn_yield(ngx_connection_t *c);
+/* Whether so many bytes, at 4 ns each, may be handled now; 0: ev waits. */
+ngx_uint_t ngx_http_sandbox_turn_may(ngx_event_t *ev, size_t bytes);
 
 /* The body of an answer whose header has gone; returns as _json_send(). */
 ngx_int_t ngx_http_sandbox_answer(ngx_http_request_t *r, ngx_chain_t *body);

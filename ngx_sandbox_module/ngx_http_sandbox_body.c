@@ -10,6 +10,7 @@
 
 #define NGX_HTTP_SANDBOX_BODY_FIRST    4096
 #define NGX_HTTP_SANDBOX_BODY_PIECE    16384
+#define NGX_HTTP_SANDBOX_BODY_TURN     65536     /* of one, before others' */
 
 
 static ngx_uint_t ngx_http_sandbox_body_type_ok(ngx_http_request_t *r);
@@ -20,6 +21,7 @@ static ngx_int_t ngx_http_sandbox_too_large(ngx_http_request_t *r,
 static void ngx_http_sandbox_body_start(ngx_http_request_t *r);
 static void ngx_http_sandbox_body_read(ngx_http_request_t *r);
 static void ngx_http_sandbox_body_pump(ngx_http_request_t *r);
+static void ngx_http_sandbox_body_over(ngx_http_request_t *r);
 static ngx_int_t ngx_http_sandbox_body_take(ngx_http_request_t *r,
     ngx_http_sandbox_ctx_t *ctx);
 static ngx_int_t ngx_http_sandbox_body_add(ngx_http_request_t *r,
@@ -146,13 +148,24 @@ ngx_http_sandbox_body_start(ngx_http_request_t *r)
 static void
 ngx_http_sandbox_body_read(ngx_http_request_t *r)
 {
-    ngx_connection_t  *c;
+    ngx_connection_t        *c;
+    ngx_http_sandbox_ctx_t  *ctx;
 
     c = r->connection;
+    ctx = ngx_http_sandbox_ctx(r);
 
     if (c->read->timedout) {
         c->timedout = 1;
         ngx_http_finalize_request(r, NGX_HTTP_REQUEST_TIME_OUT);
+        return;
+    }
+
+    if (ngx_http_sandbox_turn_yield(c)) {
+        return;
+    }
+
+    if (ctx->body_whole) {
+        ngx_http_sandbox_body_over(r);
         return;
     }
 
@@ -163,12 +176,15 @@ ngx_http_sandbox_body_read(ngx_http_request_t *r)
 static void
 ngx_http_sandbox_body_pump(ngx_http_request_t *r)
 {
+    size_t                   len, begun;
     ngx_int_t                rc;
     ngx_http_sandbox_ctx_t  *ctx;
 
     ctx = ngx_http_sandbox_ctx(r);
+    begun = ctx->body.len;
 
     for ( ;; ) {
+        len = ctx->body.len;
         rc = ngx_http_sandbox_body_take(r, ctx);
 
         if (rc != NGX_OK || r->header_sent) {
@@ -176,8 +192,18 @@ ngx_http_sandbox_body_pump(ngx_http_request_t *r)
             return;
         }
 
+        ngx_http_sandbox_turn_spend(ctx->body.len - len);
+
         if (!r->reading_body) {
             break;
+        }
+
+        if (ctx->body.len - begun >= NGX_HTTP_SANDBOX_BODY_TURN
+            || ngx_http_sandbox_turn_over())
+        {
+            r->read_event_handler = ngx_http_sandbox_body_read;
+            ngx_http_sandbox_turn_wait(r->connection->read);
+            return;
         }
 
         rc = ngx_http_read_unbuffered_request_body(r);
@@ -190,6 +216,34 @@ ngx_http_sandbox_body_pump(ngx_http_request_t *r)
         if (rc == NGX_AGAIN && r->request_body->bufs == NULL) {
             return;
         }
+    }
+
+    ngx_http_sandbox_body_over(r);
+}
+
+
+/* What is long is parsed in its turn. */
+
+static void
+ngx_http_sandbox_body_over(ngx_http_request_t *r)
+{
+    ngx_event_t             *rev;
+    ngx_http_sandbox_ctx_t  *ctx;
+
+    rev = r->connection->read;
+    ctx = ngx_http_sandbox_ctx(r);
+
+    if (ctx->route->body != NGX_HTTP_SANDBOX_BODY_NONE
+        && !ngx_http_sandbox_turn_may(rev, ctx->body.len))
+    {
+        ctx->body_whole = 1;
+        r->read_event_handler = ngx_http_sandbox_body_read;
+        ngx_http_sandbox_turn_wait(r->connection->read);
+        return;
+    }
+
+    if (rev->timer_set) {
+        ngx_del_timer(rev);
     }
 
     r->read_event_handler = ngx_http_block_reading;
@@ -486,6 +540,7 @@ ngx_http_sandbox_body_pass(ngx_http_sandbox_call_t *call,
         }
 
         *passed += size;
+        ngx_http_sandbox_turn_spend((size_t) size);
     }
 
     return NGX_OK;

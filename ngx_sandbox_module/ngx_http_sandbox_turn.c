@@ -20,6 +20,10 @@
 #define NGX_HTTP_SANDBOX_TURN_TIME     1500000   /* ns, of those in line */
 #define NGX_HTTP_SANDBOX_TURN_BYTES    262144    /* of those who are not */
 #define NGX_HTTP_SANDBOX_TURN_REQUEST  16384     /* what one counts as */
+#define NGX_HTTP_SANDBOX_TURN_BEGUN    200000    /* ns */
+#define NGX_HTTP_SANDBOX_TURN_SHORT    8192
+#define NGX_HTTP_SANDBOX_TURN_LONG     65536
+#define NGX_HTTP_SANDBOX_TURN_HOLD     60000     /* ms */
 
 
 typedef struct {
@@ -37,10 +41,13 @@ static uint64_t ngx_http_sandbox_turn_time(void);
 
 /* This worker's. */
 
-static ngx_queue_t   ngx_http_sandbox_line;
-static ngx_event_t   ngx_http_sandbox_runner;
-static size_t        ngx_http_sandbox_spent;
-static ngx_uint_t    ngx_http_sandbox_running;
+static ngx_queue_t       ngx_http_sandbox_line;
+static ngx_event_t       ngx_http_sandbox_runner;
+static ngx_connection_t  ngx_http_sandbox_dumb;    /* for what logs it */
+static size_t            ngx_http_sandbox_spent;
+static ngx_uint_t        ngx_http_sandbox_running;
+static ngx_uint_t        ngx_http_sandbox_stop;
+static uint64_t          ngx_http_sandbox_begun;
 
 
 void
@@ -50,13 +57,18 @@ ngx_http_sandbox_turn_init(ngx_cycle_t *cycle)
 
     ngx_memzero(&ngx_http_sandbox_runner, sizeof(ngx_event_t));
     ngx_http_sandbox_runner.handler = ngx_http_sandbox_turn_run;
+    ngx_http_sandbox_runner.data = &ngx_http_sandbox_dumb;
     ngx_http_sandbox_runner.log = cycle->log;
+    ngx_http_sandbox_dumb.fd = (ngx_socket_t) -1;
 }
 
+
+/* A worker that is to end waits for timers, and for nothing else. */
 
 void
 ngx_http_sandbox_turn_wait(ngx_event_t *ev)
 {
+    ngx_add_timer(&ngx_http_sandbox_runner, NGX_HTTP_SANDBOX_TURN_HOLD);
     ngx_post_event(ev, &ngx_http_sandbox_line);
     ngx_post_event(&ngx_http_sandbox_runner, &ngx_posted_next_events);
 }
@@ -142,15 +154,65 @@ ngx_http_sandbox_turn_cleanup(void *data)
 }
 
 
+ngx_uint_t
+ngx_http_sandbox_turn_yield(ngx_connection_t *c)
+{
+    if (!c->read->posted && !ngx_http_sandbox_turn_over()) {
+        return 0;
+    }
+
+    ngx_http_sandbox_turn_wait(c->read);
+
+    return 1;
+}
+
+
+/* One that takes long is the first of its turn. */
+
+ngx_uint_t
+ngx_http_sandbox_turn_may(ngx_event_t *ev, size_t bytes)
+{
+    if (!ngx_http_sandbox_running) {
+        if (bytes <= NGX_HTTP_SANDBOX_TURN_SHORT
+            && !ngx_http_sandbox_turn_over())
+        {
+            ngx_http_sandbox_turn_spend(bytes);
+            return 1;
+        }
+
+        ngx_http_sandbox_turn_wait(ev);
+
+        return 0;
+    }
+
+    if (bytes <= NGX_HTTP_SANDBOX_TURN_LONG
+        || ngx_http_sandbox_turn_time() - ngx_http_sandbox_begun
+           < NGX_HTTP_SANDBOX_TURN_BEGUN)
+    {
+        return 1;
+    }
+
+    if (ev->posted) {
+        ngx_delete_posted_event(ev);
+    }
+
+    ev->posted = 1;
+    ngx_queue_insert_head(&ngx_http_sandbox_line, &ev->queue);
+    ngx_http_sandbox_stop = 1;
+
+    return 0;
+}
+
+
 static void
 ngx_http_sandbox_turn_run(ngx_event_t *ev)
 {
-    uint64_t      begun;
     ngx_queue_t  *q;
     ngx_event_t  *next;
 
-    begun = ngx_http_sandbox_turn_time();
+    ngx_http_sandbox_begun = ngx_http_sandbox_turn_time();
     ngx_http_sandbox_running = 1;
+    ngx_http_sandbox_stop = 0;
 
     while (!ngx_queue_empty(&ngx_http_sandbox_line)) {
         q = ngx_queue_head(&ngx_http_sandbox_line);
@@ -159,8 +221,9 @@ ngx_http_sandbox_turn_run(ngx_event_t *ev)
         ngx_delete_posted_event(next);
         next->handler(next);
 
-        if (ngx_http_sandbox_turn_time() - begun
-            >= NGX_HTTP_SANDBOX_TURN_TIME)
+        if (ngx_http_sandbox_stop
+            || ngx_http_sandbox_turn_time() - ngx_http_sandbox_begun
+               >= NGX_HTTP_SANDBOX_TURN_TIME)
         {
             break;
         }
@@ -171,6 +234,9 @@ ngx_http_sandbox_turn_run(ngx_event_t *ev)
 
     if (!ngx_queue_empty(&ngx_http_sandbox_line)) {
         ngx_post_event(ev, &ngx_posted_next_events);
+
+    } else if (ev->timer_set) {
+        ngx_del_timer(ev);
     }
 }
 

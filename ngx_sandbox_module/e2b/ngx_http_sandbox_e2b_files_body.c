@@ -6,7 +6,7 @@
 
 
 /* bytes that one turn of the event loop goes through */
-#define NGX_HTTP_SANDBOX_E2B_TURN         (512 * 1024)
+#define NGX_HTTP_SANDBOX_E2B_TURN         (128 * 1024)
 /* of what comes before, between and after the parts of a form, besides what an
  * upload may have: as much as the heads of all of them */
 #define NGX_HTTP_SANDBOX_E2B_AROUND                                           \
@@ -69,6 +69,10 @@ ngx_http_sandbox_e2b_post_read(ngx_http_request_t *r)
     post = (ngx_http_sandbox_e2b_post_t *)
                ((u_char *) ctx->data
                 - offsetof(ngx_http_sandbox_e2b_post_t, file));
+
+    if (post->more.posted) {
+        return;
+    }
 
     post->turn = 0;
     (void) ngx_http_sandbox_e2b_post_pump(post);
@@ -184,15 +188,14 @@ ngx_http_sandbox_e2b_post_pump(ngx_http_sandbox_e2b_post_t *post)
             return ngx_http_sandbox_e2b_post_pause(post);
         }
 
-        if (post->turn > NGX_HTTP_SANDBOX_E2B_TURN) {
-
+        if (post->turn > NGX_HTTP_SANDBOX_E2B_TURN
+            || ngx_http_sandbox_turn_over())
+        {
             /* its timer keeps a worker that is to end from doing so */
 
             (void) ngx_http_sandbox_e2b_post_pause(post);
 
-            if (!post->more.posted) {
-                ngx_post_event(&post->more, &ngx_posted_next_events);
-            }
+            ngx_http_sandbox_turn_wait(&post->more);
 
             return NGX_OK;
         }
@@ -345,6 +348,7 @@ ngx_http_sandbox_e2b_post_inflate(ngx_http_sandbox_e2b_post_t *post)
         post->pos = post->inflated;
         post->last = post->inflated + n;
         post->turn += n;
+        ngx_http_sandbox_turn_spend(n);
         post->barren -= ngx_min(post->barren, (off_t) (n + n / 64));
         return NGX_OK;
 
@@ -391,6 +395,7 @@ ngx_http_sandbox_e2b_post_slice(ngx_http_sandbox_e2b_post_t *post)
 
         size = ngx_min(size, NGX_HTTP_SANDBOX_E2B_PIECE);
         post->turn += (size_t) size;
+        ngx_http_sandbox_turn_spend((size_t) size);
 
         if (ngx_buf_in_memory(b)) {
             post->raw = b->pos;

@@ -11,7 +11,7 @@
 
 /* bytes that one turn of the event loop goes through, and how many of them a
  * message stands for besides its own: most of its cost is not for those */
-#define NGX_HTTP_SANDBOX_E2B_FEED_TURN  (512 * 1024)
+#define NGX_HTTP_SANDBOX_E2B_FEED_TURN  (128 * 1024)
 #define NGX_HTTP_SANDBOX_E2B_FEED_COST  512
 
 /* in a stream: each has a call, and the request's pool keeps it */
@@ -151,12 +151,13 @@ ngx_http_sandbox_e2b_pump(ngx_http_sandbox_e2b_feed_t *feed)
 
     for (feed->turn = 0; /* void */; /* void */) {
 
-        if (feed->turn > NGX_HTTP_SANDBOX_E2B_FEED_TURN) {
-
+        if (feed->turn > NGX_HTTP_SANDBOX_E2B_FEED_TURN
+            || ngx_http_sandbox_turn_over())
+        {
             /* whoever sends faster than this reads is not the only one */
 
+            ngx_http_sandbox_turn_wait(&feed->more);
             ngx_http_sandbox_e2b_pump_wait(feed);
-            ngx_add_timer(&feed->more, 1);
 
             return NGX_OK;
         }
@@ -173,7 +174,13 @@ ngx_http_sandbox_e2b_pump(ngx_http_sandbox_e2b_feed_t *feed)
         rc = ngx_http_sandbox_e2b_take(feed);
 
         if (rc == NGX_OK) {
+            if (!ngx_http_sandbox_turn_may(&feed->more, feed->size)) {
+                ngx_http_sandbox_e2b_pump_wait(feed);
+                return NGX_OK;
+            }
+
             feed->turn += feed->size + NGX_HTTP_SANDBOX_E2B_FEED_COST;
+            ngx_http_sandbox_turn_spend(NGX_HTTP_SANDBOX_E2B_FEED_COST);
             rc = ngx_http_sandbox_e2b_message(feed);
 
         } else if (rc == NGX_AGAIN) {

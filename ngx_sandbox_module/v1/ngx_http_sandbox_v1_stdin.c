@@ -8,7 +8,8 @@
 #include "ngx_http_sandbox_v1_exec.h"
 
 
-#define NGX_HTTP_SANDBOX_V1_WINDOW    (256 * 1024)
+#define NGX_HTTP_SANDBOX_V1_WINDOW        (256 * 1024)
+#define NGX_HTTP_SANDBOX_V1_STDIN_TURN    (128 * 1024)
 
 
 typedef struct {
@@ -140,9 +141,18 @@ ngx_http_sandbox_v1_stdin_begin(ngx_http_sandbox_v1_stdin_t *in)
 static ngx_int_t
 ngx_http_sandbox_v1_stdin_pump(ngx_http_sandbox_v1_stdin_t *in)
 {
+    off_t      begun;
     ngx_int_t  rc;
 
-    for ( ;; ) {
+    for (begun = in->passed; /* void */; /* void */) {
+        if (in->passed - begun >= NGX_HTTP_SANDBOX_V1_STDIN_TURN
+            || ngx_http_sandbox_turn_over())
+        {
+            in->request->read_event_handler = ngx_http_sandbox_v1_stdin_read;
+            ngx_http_sandbox_turn_wait(in->request->connection->read);
+            return NGX_OK;
+        }
+
         rc = ngx_http_sandbox_body_pass(in->call, SBX_F_STDIN,
                                         NGX_HTTP_SANDBOX_V1_WINDOW,
                                         &in->passed);
@@ -229,6 +239,10 @@ ngx_http_sandbox_v1_stdin_wait(ngx_http_sandbox_v1_stdin_t *in)
 static void
 ngx_http_sandbox_v1_stdin_read(ngx_http_request_t *r)
 {
+    if (ngx_http_sandbox_turn_yield(r->connection)) {
+        return;
+    }
+
     (void) ngx_http_sandbox_v1_stdin_pump(ngx_http_sandbox_ctx(r)->data);
 }
 

@@ -17,6 +17,7 @@
 #define NGX_HTTP_SANDBOX_V1_WINDOW       (64 * 1024)
 #define NGX_HTTP_SANDBOX_V1_READ         4096
 #define NGX_HTTP_SANDBOX_V1_READS        4        /* before others' turn */
+#define NGX_HTTP_SANDBOX_V1_COST         4        /* its frames may be short */
 #define NGX_HTTP_SANDBOX_V1_TEXT_MAX     1024     /* of a control message */
 #define NGX_HTTP_SANDBOX_V1_PINGS        4        /* without an answer */
 
@@ -634,6 +635,11 @@ ngx_http_sandbox_v1_terminal_read(ngx_http_request_t *r)
     c = r->connection;
     terminal = ngx_http_sandbox_ctx(r)->data;
 
+    if (c->read->posted || ngx_http_sandbox_turn_over()) {
+        ngx_http_sandbox_turn_wait(c->read);
+        return;
+    }
+
     for (reads = 0; /* void */ ; reads++) {
 
         if (ngx_http_sandbox_call_queued(terminal->call)
@@ -648,7 +654,7 @@ ngx_http_sandbox_v1_terminal_read(ngx_http_request_t *r)
 
             /* who sends faster than this reads is not all there is */
 
-            ngx_post_event(c->read, &ngx_posted_next_events);
+            ngx_http_sandbox_turn_wait(c->read);
             return;
         }
 
@@ -662,6 +668,8 @@ ngx_http_sandbox_v1_terminal_read(ngx_http_request_t *r)
             (void) ngx_http_sandbox_op_finish(terminal->call, NGX_ERROR);
             return;
         }
+
+        ngx_http_sandbox_turn_spend(NGX_HTTP_SANDBOX_V1_COST * (size_t) n);
 
         if (ngx_http_sandbox_v1_terminal_take(terminal, buf, (size_t) n)
             != NGX_OK)

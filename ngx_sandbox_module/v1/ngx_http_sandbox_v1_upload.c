@@ -16,6 +16,9 @@
 #include "sandbox_fault.h"
 
 
+#define NGX_HTTP_SANDBOX_V1_UPLOAD_TURN   (128 * 1024)
+
+
 typedef struct {
     ngx_http_request_t        *request;
     ngx_http_sandbox_call_t   *call;
@@ -364,12 +367,14 @@ ngx_http_sandbox_v1_upload_begin(ngx_http_sandbox_v1_upload_t *upload)
 static ngx_int_t
 ngx_http_sandbox_v1_upload_pump(ngx_http_sandbox_v1_upload_t *upload)
 {
+    off_t                     begun;
     ngx_int_t                 rc;
     ngx_http_request_t       *r;
     ngx_http_sandbox_call_t  *call;
 
     r = upload->request;
     call = upload->call;
+    begun = upload->received;
 
     for ( ;; ) {
         rc = ngx_http_sandbox_v1_upload_take(upload);
@@ -412,6 +417,13 @@ ngx_http_sandbox_v1_upload_pump(ngx_http_sandbox_v1_upload_t *upload)
         }
 
         r->read_event_handler = ngx_http_sandbox_v1_upload_read;
+
+        if (upload->received - begun >= NGX_HTTP_SANDBOX_V1_UPLOAD_TURN
+            || ngx_http_sandbox_turn_over())
+        {
+            ngx_http_sandbox_turn_wait(r->connection->read);
+            return NGX_OK;
+        }
 
         rc = ngx_http_read_unbuffered_request_body(r);
 
@@ -461,6 +473,10 @@ ngx_http_sandbox_v1_upload_read(ngx_http_request_t *r)
 {
     ngx_http_sandbox_ctx_t  *ctx;
 
+    if (ngx_http_sandbox_turn_yield(r->connection)) {
+        return;
+    }
+
     ctx = ngx_http_sandbox_ctx(r);
 
     (void) ngx_http_sandbox_v1_upload_pump(ctx->data);
@@ -482,7 +498,11 @@ ngx_http_sandbox_v1_upload_writable(ngx_http_sandbox_call_t *call)
         ngx_del_timer(&upload->stall);
     }
 
-    (void) ngx_http_sandbox_v1_upload_pump(upload);
+    upload->request->read_event_handler = ngx_http_sandbox_v1_upload_read;
+
+    if (!ngx_http_sandbox_turn_yield(upload->request->connection)) {
+        (void) ngx_http_sandbox_v1_upload_pump(upload);
+    }
 }
 
 
