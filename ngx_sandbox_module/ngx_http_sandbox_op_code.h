@@ -118,6 +118,7 @@ struct ngx_http_sandbox_op_code_s {
     ngx_uint_t                      count;        /* which run it is */
     sbx_json_str_t                  asked;        /* the context's id, or "" */
     void                           *data;         /* the form's own */
+    size_t                         *shared;       /* of _op_share() */
     unsigned                        begun:1;      /* its turn has come */
     unsigned                        results_cut:1;
     unsigned                        files_cut:1;

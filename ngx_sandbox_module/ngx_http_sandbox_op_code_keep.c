@@ -43,7 +43,12 @@ ngx_http_sandbox_op_code_keep(ngx_http_sandbox_op_code_t *code,
     j = &code->results;
     size = result->json.size + result->plain.size;
 
-    if (j->size + code->plain.size + size > NGX_HTTP_SANDBOX_OP_RESULTS_MAX) {
+    if (j->size + code->plain.size + size > NGX_HTTP_SANDBOX_OP_RESULTS_MAX
+        || ngx_http_sandbox_op_share(r, &code->shared,
+                                     (size_t) (j->size + code->plain.size),
+                                     (size_t) size)
+           < (size_t) size)
+    {
         code->results_cut = 1;
         return NGX_OK;
     }

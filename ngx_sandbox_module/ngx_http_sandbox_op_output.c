@@ -15,9 +15,18 @@
 /* up to which it is written into an answer at once */
 #define NGX_HTTP_SANDBOX_OP_OUTPUT_SHORT 12288
 
+#define NGX_HTTP_SANDBOX_OP_OWN          (1024 * 1024)
+#define NGX_HTTP_SANDBOX_OP_SHARED       (256 * 1024 * 1024)
 
+
+static void ngx_http_sandbox_op_unshare(void *data);
 static ngx_int_t ngx_http_sandbox_op_output_block(ngx_pool_t *pool,
     ngx_http_sandbox_op_output_t *output);
+
+
+/* This worker's. */
+
+static size_t  ngx_http_sandbox_op_shared;
 
 
 ngx_msec_t
@@ -42,6 +51,50 @@ ngx_http_sandbox_op_silence(ngx_http_sandbox_main_conf_t *smcf,
 }
 
 
+size_t
+ngx_http_sandbox_op_share(ngx_http_request_t *r, size_t **shared, size_t len,
+    size_t more)
+{
+    size_t               own, room;
+    ngx_pool_cleanup_t  *cln;
+
+    own = (len < NGX_HTTP_SANDBOX_OP_OWN) ? NGX_HTTP_SANDBOX_OP_OWN - len : 0;
+
+    if (more <= own) {
+        return more;
+    }
+
+    if (*shared == NULL) {
+        cln = ngx_pool_cleanup_add(r->pool, sizeof(size_t));
+
+        if (cln == NULL) {
+            return own;
+        }
+
+        *shared = cln->data;
+        **shared = 0;
+        cln->handler = ngx_http_sandbox_op_unshare;
+    }
+
+    room = NGX_HTTP_SANDBOX_OP_SHARED - ngx_http_sandbox_op_shared;
+    more = ngx_min(more - own, room);
+
+    **shared += more;
+    ngx_http_sandbox_op_shared += more;
+
+    return own + more;
+}
+
+
+static void
+ngx_http_sandbox_op_unshare(void *data)
+{
+    size_t  *shared = data;
+
+    ngx_http_sandbox_op_shared -= *shared;
+}
+
+
 ngx_int_t
 ngx_http_sandbox_op_output(ngx_http_request_t *r,
     ngx_http_sandbox_op_output_t *output, const u_char *data, size_t len)
@@ -51,6 +104,17 @@ ngx_http_sandbox_op_output(ngx_http_request_t *r,
 
     if (len > output->max - output->len) {
         len = (size_t) (output->max - output->len);
+        output->over = 1;
+    }
+
+    n = ngx_http_sandbox_op_share(r, &output->shared, output->len, len);
+
+    if (n < len) {
+
+        /* there is to be no gap in it */
+
+        len = n;
+        output->max = output->len + n;
         output->over = 1;
     }
 

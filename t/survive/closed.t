@@ -116,7 +116,6 @@ subtest 'what a first process has made' => sub {
            "$name: the server serves");
     }
 
-    diag($t->log) if $ENV{SHOW};
     $t->allow(qr/sandbox call brought/);
     $t->finish;
 };
