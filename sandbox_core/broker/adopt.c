@@ -193,10 +193,10 @@ sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg, sbx_error_t *e)
         return -1;
     }
 
-    /* what still runs counts */
+    if (sbx_command_adopt(s, e) != 0) {
+        return -1;
+    }
 
-    s->hold.inherited = sbx_cgroup_command_reclaim(s->cgroup);
-    sbx_quota_commands(s, (int) s->hold.inherited);
     (void) sbx_cgroup_session_ahead(s->cgroup, 0);
 
     return 0;

@@ -101,6 +101,7 @@ typedef struct {
     sbx_cgroup_command_t   *group;
     uint32_t                number;
     unsigned                kernel:1;   /* an interpreter's */
+    unsigned                counted:1;  /* by the quotas */
 } sbx_command_t;
 
 typedef struct {
@@ -125,7 +126,6 @@ typedef struct {
     sbx_account_t   *accounts[SBX_SCOPES];  /* none of the node */
     sbx_node_t       links[SBX_SCOPES];     /* in theirs */
     sbx_quota_t      taken;
-    uint32_t         inherited;       /* commands of an earlier broker */
     unsigned         held:1;
 } sbx_hold_t;
 
@@ -181,15 +181,15 @@ struct sbx_session_s {
     sbx_node_t               running;   /* sbx_command_t */
     sbx_node_t               kernels;   /* the same, of interpreters: they
                                            are in no quota, and idle */
+    sbx_node_t               inherited; /* of an earlier broker, until init
+                                           says whether it has them */
     sbx_node_t               lingering; /* their leader is over */
     sbx_command_t           *spare;
-    uint32_t                 ncommands; /* running and lingering */
+    uint32_t                 ncommands; /* of all these lists */
     uint32_t                 asks;      /* groups that init may ask for now */
     uint64_t                 asked_at;  /* us; .asks was right then */
     uint32_t                 number;    /* of the next command */
     uint32_t                 reserved;  /* numbers below are recorded */
-    uint32_t                 earlier;   /* commands of earlier brokers, of
-                                           which the end may be told yet */
     sbx_node_t               tasks;     /* sbx_pending_t */
     uint32_t                 ntasks;
     sbx_op_t                 untold;    /* init, for want of room; or 0 */
@@ -244,7 +244,9 @@ struct sbx_session_s {
     unsigned                 keyed:1;   /* found by its key */
     unsigned                 ahead:1;   /* of other sessions */
     unsigned                 credit_again:1;
-    unsigned                 adopted:1; /* may run what is not in .running */
+    unsigned                 adopted:1;
+    unsigned                 unasked:1; /* init, what it has, for want of
+                                           room */
     unsigned                 frozen:1;
     unsigned                 asked:1;   /* init, whether it is busy */
     unsigned                 pooled:1;  /* nobody's yet */
@@ -737,6 +739,16 @@ void sbx_command_tell(sbx_session_t *s, sbx_op_t op);
  * waits. */
 void sbx_command_drop(sbx_session_t *s);
 int sbx_command_numbers(sbx_session_t *s, int adopt);
+sbx_command_t *sbx_command_find(sbx_session_t *s, uint32_t number);
+/* Its groups are to be looked at, in ms at the latest. */
+void sbx_command_soon(sbx_session_t *s, uint32_t ms);
+
+/* command_adopt.c: commands of an earlier broker */
+int sbx_command_adopt(sbx_session_t *s, sbx_error_t *e);
+/* Asks init which of them it has, now or when there is room. */
+void sbx_command_ask(sbx_session_t *s);
+/* What it answers. */
+void sbx_command_held(sbx_session_t *s, const sbx_record_t *record);
 
 /* change.c: what can be changed of a session that runs */
 void sbx_change_call(sbx_broker_t *b, sbx_call_out_t *call,
@@ -848,8 +860,6 @@ void sbx_quota_give(sbx_session_t *s);
 int sbx_quota_command(sbx_session_t *s, sbx_f_error_t *error);
 /* By s: how many run has changed. */
 void sbx_quota_commands(sbx_session_t *s, int n);
-/* What init says of commands that an earlier broker had started. */
-void sbx_quota_inherited(sbx_session_t *s, uint32_t running, int over);
 sbx_account_t *sbx_quota_account(sbx_broker_t *b, const char *tenant,
     const char *user, int make);
 /* Frees it unless something still needs it. */

@@ -40,7 +40,6 @@ static int sbx_command_exec(sbx_session_t *s, const sbx_exec_limits_t *limits,
     sbx_pending_t *p, sbx_error_t *e);
 static int sbx_command_call_of(const sbx_pending_t *p);
 static int sbx_command_group_of(const sbx_pending_t *p);
-static sbx_command_t *sbx_command_find(sbx_session_t *s, uint32_t number);
 static void sbx_command_start(sbx_session_t *s, sbx_pending_t *p);
 static sbx_pending_t *sbx_command_next(sbx_session_t *s);
 static int sbx_command_hand(sbx_session_t *s, sbx_pending_t *p);
@@ -52,8 +51,6 @@ static void sbx_command_refuse(sbx_session_t *s, sbx_pending_t *p,
     const sbx_f_error_t *error);
 static void sbx_command_close(sbx_session_t *s, sbx_pending_t *p,
     unsigned first);
-static void sbx_command_soon(sbx_session_t *s, uint32_t ms);
-static int sbx_command_obeyed(sbx_session_t *s);
 
 
 void
@@ -199,6 +196,7 @@ sbx_command_exec(sbx_session_t *s, const sbx_exec_limits_t *limits,
 
     } else {
         sbx_list_append(&s->running, &command->link);
+        command->counted = 1;
         sbx_quota_commands(s, 1);
     }
 
@@ -319,7 +317,6 @@ sbx_command_numbers(sbx_session_t *s, int adopt)
 
     s->number = reserved;
     s->reserved = reserved;
-    s->earlier = reserved;
 
     return 0;
 }
@@ -583,6 +580,10 @@ sbx_command_queue_tick(sbx_timer_t *timer)
         sbx_command_tell(s, s->untold);
     }
 
+    if (s->unasked) {
+        sbx_command_ask(s);
+    }
+
     if (s->way.untold) {
         sbx_way_tell(s);
     }
@@ -649,24 +650,28 @@ sbx_command_over(sbx_session_t *s, uint32_t number)
     s->backoff = SBX_COMMAND_BACKOFF_MIN;
     sbx_command_soon(s, 0);
 
+    if (command->counted) {
+        command->counted = 0;
+        sbx_quota_commands(s, -1);
+    }
+
     if (command->kernel) {
         return 2;
     }
 
-    sbx_quota_commands(s, -1);
     sbx_idle_touch(s);
 
     return 1;
 }
 
 
-static sbx_command_t *
+sbx_command_t *
 sbx_command_find(sbx_session_t *s, uint32_t number)
 {
     size_t          i;
     sbx_node_t     *node;
     sbx_command_t  *command;
-    sbx_node_t     *lists[] = { &s->running, &s->kernels };
+    sbx_node_t     *lists[] = { &s->running, &s->kernels, &s->inherited };
 
     for (i = 0; i < sbx_nelts(lists); i++) {
         for (node = lists[i]->next; node != lists[i]; node = node->next) {
@@ -692,7 +697,7 @@ sbx_command_reaped(sbx_session_t *s)
 }
 
 
-static void
+void
 sbx_command_soon(sbx_session_t *s, uint32_t ms)
 {
     if (s->state != SBX_S_RUNNING && s->state != SBX_S_TERMINATING) {
@@ -748,7 +753,8 @@ sbx_command_tick(sbx_timer_t *timer)
         free(command);
     }
 
-    if (sbx_command_obeyed(s)) {
+    if (s->state == SBX_S_TERMINATING && s->ncommands == 0) {
+        /* nothing is left of what was told to end */
         sbx_session_end(s, s->ended, 1);
         return;
     }
@@ -770,9 +776,7 @@ sbx_command_tick(sbx_timer_t *timer)
         return;
     }
 
-    if (!sbx_list_empty(&s->lingering)
-        || (s->adopted && s->state == SBX_S_TERMINATING))
-    {
+    if (!sbx_list_empty(&s->lingering)) {
         s->backoff = s->backoff ? s->backoff : SBX_COMMAND_BACKOFF_MIN;
         sbx_command_soon(s, s->backoff);
         s->backoff = s->backoff * 2 < SBX_COMMAND_BACKOFF_MAX
@@ -781,29 +785,12 @@ sbx_command_tick(sbx_timer_t *timer)
 }
 
 
-/*
- * Whether nothing is left of what was told to end.  Of an earlier broker's
- * commands there are only the groups: those that are empty are removed.
- */
-
-static int
-sbx_command_obeyed(sbx_session_t *s)
-{
-    if (s->state != SBX_S_TERMINATING || s->ncommands != 0) {
-        return 0;
-    }
-
-    /* with them goes the spare one, which is needed no more */
-
-    return !s->adopted || sbx_cgroup_command_reclaim(s->cgroup) == 0;
-}
-
-
 void
 sbx_command_drop(sbx_session_t *s)
 {
     sbx_node_t     *node;
     sbx_f_error_t   error;
+    sbx_command_t  *command;
     sbx_pending_t  *p;
 
     sbx_timer_del(&s->broker->loop, &s->queue);
@@ -827,6 +814,11 @@ sbx_command_drop(sbx_session_t *s)
         node = s->kernels.next;
         sbx_list_remove(node);
         sbx_list_append(&s->lingering, node);
+    }
+
+    while (!sbx_list_empty(&s->inherited)) {
+        command = sbx_node_of(s->inherited.next, sbx_command_t, link);
+        (void) sbx_command_over(s, command->number);
     }
 
     if (s->spare != NULL) {

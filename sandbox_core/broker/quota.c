@@ -561,31 +561,3 @@ sbx_quota_commands(sbx_session_t *s, int n)
     s->hold.taken.commands += (uint64_t) (int64_t) n;
     sbx_quota_move(s, &q, n);
 }
-
-
-/*
- * Of commands that an earlier broker started, only their groups are left to
- * be counted, and some of those may hold nothing but what a command left
- * behind.  Init knows how many run, and says so with everything it says.
- */
-
-void
-sbx_quota_inherited(sbx_session_t *s, uint32_t running, int over)
-{
-    uint32_t  left;
-
-    left = s->hold.inherited;
-
-    if (left == 0) {
-        return;
-    }
-
-    left -= over != 0;
-
-    if (left > running) {
-        left = running;
-    }
-
-    sbx_quota_commands(s, (int) left - (int) s->hold.inherited);
-    s->hold.inherited = left;
-}

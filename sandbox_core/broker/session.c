@@ -74,6 +74,7 @@ sbx_session_make(sbx_broker_t *b)
     sbx_list_init(&s->link);
     sbx_list_init(&s->running);
     sbx_list_init(&s->kernels);
+    sbx_list_init(&s->inherited);
     sbx_list_init(&s->lingering);
     sbx_list_init(&s->tasks);
     sbx_list_init(&s->creators);
@@ -489,16 +490,8 @@ sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
 
     case SBX_R_COMMAND_OVER:
         known = sbx_command_over(s, record->command);
-        sbx_quota_inherited(s, record->running, !known);
 
-        /* of a session that ends they were counted when it began to; one
-         * that ran before this broker is not known by its number, and there
-         * were no more of them than it had numbers */
-
-        if (!known && s->earlier != 0 && s->state == SBX_S_RUNNING) {
-            s->earlier--;
-            known = 1;
-        }
+        /* of a session that ends they were counted when it began to */
 
         if (known == 1) {
             sbx_metrics_command(s, record->reason, record->cpu_us);
@@ -511,7 +504,6 @@ sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
         return 0;
 
     case SBX_R_REAPED:
-        sbx_quota_inherited(s, record->running, 0);
         sbx_command_reaped(s);
         return 0;
 
@@ -525,6 +517,11 @@ sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
 
     case SBX_R_WARM:
         return sbx_pool_warmed(s, record);
+
+    case SBX_R_HELD:
+    case SBX_R_HELD_ALL:
+        sbx_command_held(s, record);
+        return 0;
 
     case SBX_R_CUT:
         if (s->state == SBX_S_CUTTING) {

@@ -16,7 +16,6 @@
 #define SBX_SESSION_REAP_WAIT     250
 #define SBX_SESSION_REMOVE_MAX    200
 #define SBX_SESSION_GROUPS        16        /* removed in one round */
-#define SBX_SESSION_OBEY_WAIT     20        /* until the first look */
 
 
 static int sbx_session_remove_groups(sbx_session_t *s);
@@ -77,20 +76,12 @@ sbx_session_end(sbx_session_t *s, sbx_ended_t why, int kill_now)
         (void) sbx_change_freeze(s, 0, NULL);
     }
 
-    if (!kill_now && running && (s->ncommands != 0 || s->adopted)
+    if (!kill_now && running && s->ncommands != 0
         && sbx_command_send(s, SBX_OP_TERMINATE) == 0)
     {
         s->state = SBX_S_TERMINATING;
         sbx_change_drop(s);
         (void) sbx_timer_set(&b->loop, &s->timer, s->grace);
-
-        if (s->adopted) {
-            /* no record of init's tells when the last of an earlier broker's
-             * commands has ended */
-            s->backoff = SBX_SESSION_OBEY_WAIT;
-            (void) sbx_timer_set(&b->loop, &s->groups, s->backoff);
-        }
-
         return;
     }
 

@@ -72,8 +72,12 @@ typedef enum {
     SBX_R_GROUP        = 6,   /* a group for a kernel is wanted; .command is
                                  a token of init's.  Its end is told as a
                                  command's */
-    SBX_R_WARM         = 7    /* a kernel of language .command is ready; or
+    SBX_R_WARM         = 7,   /* a kernel of language .command is ready; or
                                  it is not to be had: .reason is not 0 */
+    SBX_R_HELD         = 8,   /* init has .command, whose end it will tell;
+                                 .reason is not 0: it is an interpreter's */
+    SBX_R_HELD_ALL     = 9    /* those were all that had been handed to it
+                                 before the question; .command is its token */
 } sbx_record_type_t;
 
 typedef struct {

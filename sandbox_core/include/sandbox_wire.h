@@ -123,8 +123,9 @@ typedef enum {
                                     to be made ready; answer SBX_R_WARM */
     SBX_OP_HAND_OVER     = 135,  /* + a memfd as descriptor 4 of a start: what
                                     the session is from now on */
-    SBX_OP_NETWORK       = 136   /* .token: sbx_network_mode_t, which commands
+    SBX_OP_NETWORK       = 136,  /* .token: sbx_network_mode_t, which commands
                                     that begin see in their environment */
+    SBX_OP_COMMANDS      = 137   /* answer SBX_R_HELD..., SBX_R_HELD_ALL */
 } sbx_op_t;
 
 

@@ -244,9 +244,12 @@ sbx_init_command_launched(sbx_init_command_t *c)
         /* fall through */
 
     case SBX_INIT_STAGE_SETUP:
-        (void) sbx_error(&e, err, SBX_E_INTERNAL,
+        /* whose group is gone: it has not run, and another may */
+        (void) sbx_error(&e, err, err == ENODEV ? SBX_E_UNAVAILABLE
+                                                : SBX_E_INTERNAL,
                          "the command cannot be prepared");
         sbx_init_error_fill(&error, &e);
+        error.retry_after = err == ENODEV;
         sbx_init_exec_fail(c, &error);
         return;
     }

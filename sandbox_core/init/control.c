@@ -31,6 +31,7 @@ static void sbx_init_control_short(sbx_task_t *task, int *fds,
 static void sbx_init_control_task(const sbx_task_t *task, int *fds,
     unsigned nfds);
 static void sbx_init_control_flush(void);
+static int sbx_init_control_held(void);
 static int sbx_init_control_send(sbx_record_type_t type, uint32_t command);
 static int sbx_init_control_put(sbx_record_t *record);
 
@@ -44,6 +45,9 @@ static uint32_t           sbx_init_over_last;
 static int                sbx_init_ready;
 static int                sbx_init_reaped;
 static uint64_t           sbx_init_reaped_at;
+static int                sbx_init_held_asked;
+static uint32_t           sbx_init_held_token;
+static sbx_init_command_t  *sbx_init_held_last;    /* that was told */
 static int                sbx_init_cut_asked;
 static uint64_t           sbx_init_cut_until;
 
@@ -276,6 +280,14 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
     case SBX_OP_BUSY:
         (void) sbx_init_control_send(SBX_R_BUSY, sbx_init_busy());
         break;
+
+    case SBX_OP_COMMANDS:
+        /* whoever asked before is no more */
+        sbx_init_held_asked = 1;
+        sbx_init_held_token = task->token;
+        sbx_init_held_last = NULL;
+        sbx_init_control_flush();
+        break;
     }
 
     while (nfds != 0) {
@@ -302,6 +314,8 @@ sbx_init_record(sbx_record_type_t type)
     case SBX_R_BUSY:
     case SBX_R_GROUP:
     case SBX_R_WARM:
+    case SBX_R_HELD:
+    case SBX_R_HELD_ALL:
         break;
     }
 
@@ -369,6 +383,13 @@ sbx_init_control_flush(void)
         sbx_init_over_first++;
     }
 
+    /* after what is over, which is not held any more */
+
+    if (events == 0 && sbx_init_held_asked) {
+        sbx_init_held_asked = sbx_init_control_held();
+        events |= sbx_init_held_asked ? EPOLLOUT : 0;
+    }
+
     if (events == 0 && sbx_init_reaped) {
         now = sbx_now_us();
 
@@ -391,6 +412,36 @@ sbx_init_control_flush(void)
     }
 
     sbx_init_source_set(&sbx_init_control, events);
+}
+
+
+/* 0: all that is held has been told; 1: the socket is full. */
+
+static int
+sbx_init_control_held(void)
+{
+    sbx_record_t         record;
+    sbx_init_command_t  *c;
+
+    for (c = sbx_init_command_each(sbx_init_held_last);
+         c != NULL;
+         c = sbx_init_command_each(c))
+    {
+        if (!c->told && c->number != 0) {
+            memset(&record, 0, sizeof(sbx_record_t));
+            record.type = SBX_R_HELD;
+            record.command = c->number;
+            record.reason = c->code != NULL;
+
+            if (sbx_init_control_put(&record) != 0) {
+                return 1;
+            }
+        }
+
+        sbx_init_held_last = c;
+    }
+
+    return sbx_init_control_send(SBX_R_HELD_ALL, sbx_init_held_token);
 }
 
 

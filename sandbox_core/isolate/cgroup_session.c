@@ -837,43 +837,64 @@ sbx_cgroup_command_remove(sbx_cgroup_command_t *cc, sbx_error_t *e)
 }
 
 
-unsigned
-sbx_cgroup_command_reclaim(sbx_cgroup_session_t *cs)
+int
+sbx_cgroup_command_list(sbx_cgroup_session_t *cs, sbx_command_found_pt found,
+    void *data, sbx_error_t *e)
 {
-    int             fd;
-    char            path[SBX_CGROUP_PATH_MAX];
-    DIR            *dir;
-    unsigned        busy;
-    struct dirent  *entry;
+    int                    fd;
+    DIR                   *dir;
+    uint64_t               busy;
+    unsigned long          number;
+    struct dirent         *entry;
+    sbx_cgroup_command_t  *cc;
 
     fd = sbx_cgroup_open_file(cs->cg, SBX_ROLE_CORE, cs->id, "work/run",
                               O_RDONLY | O_DIRECTORY);
     dir = (fd == -1) ? NULL : fdopendir(fd);
 
     if (dir == NULL) {
+        (void) sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot read the cgroups of %s", cs->id);
+
         if (fd != -1) {
             (void) close(fd);
         }
 
-        return 0;
+        return -1;
     }
 
-    busy = 0;
-
     while ((entry = readdir(dir)) != NULL) {
-        if (entry->d_type != DT_DIR || entry->d_name[0] == '.') {
+        number = strtoul(entry->d_name, NULL, 10);
+
+        if (entry->d_type != DT_DIR || number == 0) {
             continue;
         }
 
-        (void) snprintf(path, sizeof(path), "%s/work/run/%.20s", cs->id,
-                        entry->d_name);
+        cc = calloc(1, sizeof(sbx_cgroup_command_t));
 
-        if (sbx_cgroup_unmake(cs->cg, path) != 0) {
-            busy++;
+        if (cc == NULL) {
+            break;
+        }
+
+        cc->cs = cs;
+        (void) snprintf(cc->path, sizeof(cc->path), "%s/work/run/%lu",
+                        cs->id, number);
+
+        if (sbx_cgroup_read_number(cs->cg, SBX_ROLE_CORE, cc->path,
+                                   "cgroup.events", "populated", &busy)
+            == -1)
+        {
+            busy = 1;
+        }
+
+        if (found(cc, (uint32_t) number, busy != 0, data) != 0) {
+            free(cc);
+            break;
         }
     }
 
     (void) closedir(dir);
 
-    return busy;
+    return entry == NULL ? 0 : sbx_error(e, ENOMEM, SBX_E_UNAVAILABLE,
+                                         "out of memory");
 }

@@ -118,9 +118,15 @@ unsigned sbx_cgroup_command_fds(sbx_cgroup_command_t *cc, int *fds,
     uint32_t *mask, uint32_t *attach_count);
 /* 0 removed (cc is freed), 1 not yet empty, -1 error (freed). */
 int sbx_cgroup_command_remove(sbx_cgroup_command_t *cc, sbx_error_t *e);
-/* Takes up (or creates over) the command groups left by an earlier broker:
- * removes the empty ones; the count of those that are not. */
-unsigned sbx_cgroup_command_reclaim(sbx_cgroup_session_t *cs);
+/*
+ * The groups of commands that an earlier broker has left, in no order; what is
+ * found is the callee's, which returns 0, or -1 without memory for it.  One
+ * that is empty may be in the hands of init, which is about to use it.
+ */
+typedef int (*sbx_command_found_pt)(sbx_cgroup_command_t *cc,
+    uint32_t number, int busy, void *data);
+int sbx_cgroup_command_list(sbx_cgroup_session_t *cs,
+    sbx_command_found_pt found, void *data, sbx_error_t *e);
 
 
 /*

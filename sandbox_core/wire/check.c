@@ -251,6 +251,7 @@ sbx_wire_check_task(const void *buf, size_t n, sbx_error_t *e)
     case SBX_OP_GROUP:
     case SBX_OP_WARM:
     case SBX_OP_HAND_OVER:
+    case SBX_OP_COMMANDS:
         break;
 
     case SBX_OP_NETWORK:

@@ -195,6 +195,7 @@ static void
 init_task(const char *env, const sbx_task_t *task, const int *fds)
 {
     int           fd;
+    uint32_t      i;
     sbx_f_end_t   end;
     sbx_f_exit_t  over;
 
@@ -214,6 +215,14 @@ init_task(const char *env, const sbx_task_t *task, const int *fds)
 
     case SBX_OP_CUT:
         init_record(SBX_R_CUT, 0);
+        break;
+
+    case SBX_OP_COMMANDS:
+        for (i = init_running; i != 0; i--) {
+            init_record(SBX_R_HELD, i);
+        }
+
+        init_record(SBX_R_HELD_ALL, task->token);
         break;
 
     case SBX_OP_HAND_OVER:

@@ -51,6 +51,9 @@ typedef struct {
     uint32_t    token;               /* of the last of those */
     uint32_t    warm;                /* records of that kind, */
     uint32_t    warm_reason;         /* and what the last one said */
+    unsigned    held;                /* commands, */
+    unsigned    kernels;             /* of which interpreters */
+    uint32_t    held_all;            /* the token of the last answer */
     uint32_t    busy;                /* what the last one said */
 } init_session_t;
 
@@ -561,6 +564,13 @@ init_records(init_session_t *s, int ms)
         break;
     case SBX_R_BUSY:
         s->busy = record.command;
+        break;
+    case SBX_R_HELD:
+        s->held++;
+        s->kernels += record.reason != 0;
+        break;
+    case SBX_R_HELD_ALL:
+        s->held_all = record.command;
         break;
     }
 }

@@ -96,6 +96,7 @@ rogue_op(sbx_op_t op)
     ROGUE_OP(SBX_OP_WARM, ROGUE_INNER, 0);
     ROGUE_OP(SBX_OP_HAND_OVER, ROGUE_INNER, 0);
     ROGUE_OP(SBX_OP_NETWORK, ROGUE_INNER, 0);
+    ROGUE_OP(SBX_OP_COMMANDS, ROGUE_INNER, 0);
     }
 
     return (rogue_op_t) { "unknown", ROGUE_NONE, 0 };

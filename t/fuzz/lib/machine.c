@@ -398,10 +398,14 @@ sbx_cgroup_command_remove(sbx_cgroup_command_t *cc, sbx_error_t *e)
 }
 
 
-unsigned
-sbx_cgroup_command_reclaim(sbx_cgroup_session_t *cs)
+int
+sbx_cgroup_command_list(sbx_cgroup_session_t *cs, sbx_command_found_pt found,
+    void *data, sbx_error_t *e)
 {
     (void) cs;
+    (void) found;
+    (void) data;
+    (void) e;
 
     return 0;
 }
