@@ -16,6 +16,7 @@
 
 
 #define SBX_ADOPT_DEPTH   16
+#define SBX_ADOPT_CLAIM   5000      /* ms */
 
 
 static int sbx_adopt_take(sbx_session_t *s, const sbx_link_t *msg,
@@ -50,6 +51,7 @@ sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds)
     s->ready = 1;
     s->recorded = 1;
     s->orphan = (msg->flags & SBX_LINK_ORPHAN) ? 1 : 0;
+    s->secret = (msg->flags & SBX_LINK_UNTOLD) ? 1 : 0;
 
     if (msg->flags & SBX_LINK_EXITED) {
         s->exited = 1;
@@ -72,6 +74,11 @@ sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds)
         } else if (s->info.flags & SBX_CREATE_TIED) {
             /* the call that it was tied to has gone with our predecessor */
             sbx_session_end(s, SBX_ENDED_NODE_RESTART, 1);
+
+        } else if (s->secret) {
+            /* the call that made it is sent again, unless who made it has
+             * gone; one that comes later than this gets another */
+            (void) sbx_timer_set(&b->loop, &s->timer, SBX_ADOPT_CLAIM);
         }
 
         return 0;

@@ -523,6 +523,7 @@ sbx_broker_tell(sbx_broker_t *b, sbx_link_type_t type, sbx_keep_t kind,
 
     if (s != NULL) {
         msg.pid = s->pid;
+        msg.flags = s->secret ? SBX_LINK_UNTOLD : 0;
         memcpy(msg.id, s->info.id, sizeof(msg.id));
     }
 
@@ -754,6 +755,7 @@ sbx_broker_bequeath(int out, sbx_keep_t kind, uint64_t number,
 
     if (s != NULL) {
         msg.pid = s->pid;
+        msg.flags = s->secret ? SBX_LINK_UNTOLD : 0;
         memcpy(msg.id, s->info.id, sizeof(msg.id));
     }
 

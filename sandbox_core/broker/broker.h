@@ -181,8 +181,7 @@ struct sbx_session_s {
     sbx_node_t               running;   /* sbx_command_t */
     sbx_node_t               kernels;   /* the same, of interpreters: they
                                            are in no quota, and idle */
-    sbx_node_t               inherited; /* of an earlier broker, until init
-                                           says whether it has them */
+    sbx_node_t               inherited; /* adopted: init may have them */
     sbx_node_t               lingering; /* their leader is over */
     sbx_command_t           *spare;
     uint32_t                 ncommands; /* of all these lists */
@@ -245,11 +244,11 @@ struct sbx_session_s {
     unsigned                 ahead:1;   /* of other sessions */
     unsigned                 credit_again:1;
     unsigned                 adopted:1;
-    unsigned                 unasked:1; /* init, what it has, for want of
-                                           room */
+    unsigned                 unasked:1; /* init, for want of room */
     unsigned                 frozen:1;
     unsigned                 asked:1;   /* init, whether it is busy */
     unsigned                 pooled:1;  /* nobody's yet */
+    unsigned                 secret:1;  /* nobody has been told its name */
 };
 
 
@@ -692,6 +691,8 @@ int sbx_session_watch(sbx_session_t *s, sbx_error_t *e);
 void sbx_session_fds(const sbx_session_t *s, int fds[SBX_LINK_FDS]);
 void sbx_session_recorded(sbx_session_t *s, int err);
 void sbx_session_run(sbx_session_t *s);
+/* Somebody knows its name, or is about to. */
+void sbx_session_told(sbx_session_t *s);
 void sbx_session_exited(sbx_broker_t *b, pid_t pid, int status);
 void sbx_session_log(sbx_session_t *s, sbx_log_level_t level, int err,
     const char *text);
@@ -740,14 +741,11 @@ void sbx_command_tell(sbx_session_t *s, sbx_op_t op);
 void sbx_command_drop(sbx_session_t *s);
 int sbx_command_numbers(sbx_session_t *s, int adopt);
 sbx_command_t *sbx_command_find(sbx_session_t *s, uint32_t number);
-/* Its groups are to be looked at, in ms at the latest. */
-void sbx_command_soon(sbx_session_t *s, uint32_t ms);
 
 /* command_adopt.c: commands of an earlier broker */
 int sbx_command_adopt(sbx_session_t *s, sbx_error_t *e);
-/* Asks init which of them it has, now or when there is room. */
+/* Asks init which it has, now or when there is room; and what it answers. */
 void sbx_command_ask(sbx_session_t *s);
-/* What it answers. */
 void sbx_command_held(sbx_session_t *s, const sbx_record_t *record);
 
 /* change.c: what can be changed of a session that runs */

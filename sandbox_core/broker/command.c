@@ -49,6 +49,7 @@ static void sbx_command_fail(sbx_session_t *s, sbx_pending_t *p, int err,
     const char *text);
 static void sbx_command_refuse(sbx_session_t *s, sbx_pending_t *p,
     const sbx_f_error_t *error);
+static void sbx_command_soon(sbx_session_t *s, uint32_t ms);
 static void sbx_command_close(sbx_session_t *s, sbx_pending_t *p,
     unsigned first);
 
@@ -697,7 +698,7 @@ sbx_command_reaped(sbx_session_t *s)
 }
 
 
-void
+static void
 sbx_command_soon(sbx_session_t *s, uint32_t ms)
 {
     if (s->state != SBX_S_RUNNING && s->state != SBX_S_TERMINATING) {

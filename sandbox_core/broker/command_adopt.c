@@ -1,11 +1,11 @@
 /*
- * Commands of an earlier broker.  Their groups are all that is left to tell of
- * them, and an empty one tells nothing: it may be in a task that init has not
- * read yet, or in its hands, about to be used.  So each stays until init, which
- * takes tasks in their order, has said which it has: those run, or will, and
- * their ends are told as those of any command.  The others (the spare one, and
- * what had not been handed on, or was over) are removed as soon as they are
- * empty.
+ * Commands of an earlier broker.  Their groups are all that is left to tell
+ * of them, and an empty one tells nothing: it may be in a task that init has
+ * not read yet, or in its hands, about to be used.  So each stays until init,
+ * which takes tasks in their order, has said which it has: those run, or will,
+ * and their ends are told as those of any command.  The others (the spare
+ * one, and what had not been handed on, or was over) are removed as soon as
+ * they are empty.
  *
  * What a broker has asked that is dead may be answered to its successor, whose
  * groups are more than those that were asked for: an answer has the token of

@@ -865,6 +865,8 @@ sbx_create_answer(sbx_session_t *s)
             continue;
         }
 
+        sbx_session_told(s);
+
         if (sbx_service_session(call, s, NULL) != 0) {
             continue;
         }

@@ -525,6 +525,15 @@ sbx_keeper_message(sbx_keeper_t *k, sbx_link_t *msg, int *fds)
         SBX_FAULT("keeper-drop-dropped");
         break;
 
+    case SBX_LINK_TOLD:
+        kept = sbx_keeper_find(k, msg);
+
+        if (kept != NULL) {
+            kept->msg.flags &= ~(uint32_t) SBX_LINK_UNTOLD;
+        }
+
+        break;
+
     case SBX_LINK_READY:
         k->ready = 1;
         sbx_keeper_report(k, NULL);

@@ -25,7 +25,10 @@ typedef enum {
     SBX_LINK_STORED,          /* it is in the store: kind, number, id */
     SBX_LINK_REFUSED,         /* it is not: the keeper has no descriptor or
                                  no memory for it just now */
-    SBX_LINK_EXIT             /* pid, status */
+    SBX_LINK_EXIT,            /* pid, status */
+
+    /* broker to keeper */
+    SBX_LINK_TOLD             /* id is UNTOLD no more */
 } sbx_link_type_t;
 
 
@@ -45,6 +48,7 @@ typedef enum {
 
 #define SBX_LINK_ORPHAN   0x01    /* STORE: not the keeper's child */
 #define SBX_LINK_EXITED   0x02    /* STORE: has exited with .status */
+#define SBX_LINK_UNTOLD   0x04    /* STORE: nobody has been told its name */
 
 
 typedef struct {

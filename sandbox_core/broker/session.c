@@ -233,6 +233,7 @@ sbx_session_of_call(sbx_broker_t *b, const sbx_call_t *head)
         return NULL;
     }
 
+    sbx_session_told(s);
     sbx_idle_touch(s);
 
     return s;
@@ -679,6 +680,10 @@ sbx_session_settle(sbx_session_t *s)
         return;
     }
 
+    /* by its key it is found again, and one that is tied goes with its call */
+
+    s->secret = !s->keyed && (s->info.flags & SBX_CREATE_TIED) == 0;
+
     if ((s->info.network != SBX_NETWORK_NONE
          && sbx_way_make(s, &s->error) != 0)
         || sbx_session_store(s, &s->error) != 0)
@@ -749,6 +754,27 @@ sbx_session_run(sbx_session_t *s)
 }
 
 
+/* Before the name is on its way: a broker that dies then leaves a session that
+ * stays, not one that its maker is told of and that ends. */
+
+void
+sbx_session_told(sbx_session_t *s)
+{
+    if (!s->secret) {
+        return;
+    }
+
+    s->secret = 0;
+
+    if (s->state == SBX_S_RUNNING) {
+        sbx_timer_del(&s->broker->loop, &s->timer);
+    }
+
+    (void) sbx_broker_tell(s->broker, SBX_LINK_TOLD, SBX_KEEP_SESSION, 0, s,
+                           NULL);
+}
+
+
 static void
 sbx_session_expired(sbx_timer_t *timer)
 {
@@ -784,6 +810,11 @@ sbx_session_timer(sbx_timer_t *timer)
         break;
 
     case SBX_S_RUNNING:
+        if (s->secret) {
+            sbx_session_end(s, SBX_ENDED_DESTROYED, 1);
+            break;
+        }
+
         sbx_pool_late(s);
         break;
 

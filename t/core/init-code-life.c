@@ -209,6 +209,28 @@ test_cancel(void)
 }
 
 
+/* What a broker that comes later asks for. */
+
+static void
+test_held(void)
+{
+    sbx_task_t  task;
+
+    memset(&task, 0, sizeof(task));
+    task.token = 77;
+    s.held = 0;
+    s.kernels = 0;
+    init_task(&s, SBX_OP_COMMANDS, &task, -1, NULL, 0);
+
+    while (s.held_all != 77) {
+        init_records(&s, INIT_WAIT);
+    }
+
+    ok(s.kernels >= 1 && s.held == s.kernels,
+       "which commands init has is told: its interpreters");
+}
+
+
 static uint32_t
 busy(void)
 {
@@ -670,6 +692,7 @@ main(void)
     test_cancel();
     test_pause();
     test_busy();
+    test_held();
     test_groups();
     test_cpu();
     test_process();
