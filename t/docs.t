@@ -175,8 +175,8 @@ subtest 'options of sandboxctl run' => sub {
 subtest 'the tests of limits' => sub {
     my $text = source('docs/limits.md');
     my ($section) = $text =~ /^## How they are enforced.*?\n(.*?)^## /ms;
-    my ($list) = source('t/v2.t') =~ /my \@files = qw\((.*?)\)/s;
-    my %guest = map { ("t/$_" => 1) } split ' ', $list;
+    my @lists = source('t/v2.t') =~ /^my \@(?:files|alone) = qw\((.*?)\)/msg;
+    my %guest = map { ("t/$_" => 1) } map { split } @lists;
     my @rows = grep { @$_ == 5 } rows($section, qr/^(?:`|refusals)/);
     my (%subtests, %shown);
 
