@@ -635,8 +635,7 @@ ngx_http_sandbox_v1_terminal_read(ngx_http_request_t *r)
     c = r->connection;
     terminal = ngx_http_sandbox_ctx(r)->data;
 
-    if (c->read->posted || ngx_http_sandbox_turn_over()) {
-        ngx_http_sandbox_turn_wait(c->read);
+    if (ngx_http_sandbox_turn_yield(c)) {
         return;
     }
 
@@ -645,15 +644,10 @@ ngx_http_sandbox_v1_terminal_read(ngx_http_request_t *r)
         if (ngx_http_sandbox_call_queued(terminal->call)
             > NGX_HTTP_SANDBOX_V1_WINDOW)
         {
-            /* _writable() goes on */
-
-            break;
+            break;              /* _writable() goes on */
         }
 
         if (reads == NGX_HTTP_SANDBOX_V1_READS) {
-
-            /* who sends faster than this reads is not all there is */
-
             ngx_http_sandbox_turn_wait(c->read);
             return;
         }

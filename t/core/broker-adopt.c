@@ -5,6 +5,7 @@
  */
 
 #include "broker_test.h"
+#include "link.h"
 
 #include <dirent.h>
 #include <sys/mount.h>
@@ -424,7 +425,7 @@ test_short(void)
     top = highest(broker);
     few = usual;
 
-    for (n = top - 4; n < top + 40 && made == 0; n++) {
+    for (n = top - 4; n < top + 400 && made == 0; n++) {
         few.rlim_cur = n;
         (void) prlimit(broker, RLIMIT_NOFILE, &few, NULL);
         a = create(&t, 8 * MB);
@@ -563,15 +564,23 @@ test_left(void)
 {
     char           id[64];
     pid_t          broker, init, keeper;
+    unsigned       i, before;
     test_broker_t  t;
     struct rlimit  few;
 
     test_open(&t, "left");
     is_int(test_start(&t), 0, "a broker runs");
-    test_create(&t, "acme", id);
-    init = init_of(&t);
     broker = test_pid(&t, "broker.pid");
     keeper = test_pid(&t, "keeper.pid");
+    before = highest(keeper);
+    test_create(&t, "acme", id);
+    init = init_of(&t);
+
+    for (i = 0; i < 1000 && highest(keeper) < before + SBX_LINK_FDS; i++) {
+        (void) poll(NULL, 0, 10);
+    }
+
+    ok(i < 1000, "the keeper has what is of it");
     ok(tap_kill(init, SIGSTOP) == 0, "a first process is stopped");
 
     /* enough to start one with, and too few for it to work */

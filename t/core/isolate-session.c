@@ -4,7 +4,9 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <sys/inotify.h>
+#include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -455,6 +457,16 @@ session_test(void)
 
     inside_setup();
     inside_limits(&limits);
+
+    /* where nobody else's come and go */
+
+    if (unshare(CLONE_NEWNS) == -1
+        || mount(NULL, "/", NULL, MS_REC|MS_PRIVATE, NULL) == -1)
+    {
+        printf("Bail out! no mount namespace: %s\n", strerror(errno));
+        return 1;
+    }
+
     mounts = count_lines("/proc/self/mountinfo");
 
     if (!ok(inside_launch(&s, ID_ONE, &limits, "base", &e) == 0,
