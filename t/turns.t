@@ -68,12 +68,12 @@ sub turns {
 }
 
 sub is_fair {
-    my ($name, $least, $what) = @_;
+    my ($name, $least, $what, $may) = @_;
 
     my ($most, $all) = turns($what);
 
     cmp_ok($all, '>', $least, "$name: enough was read to tell");
-    cmp_ok($most, '<=', $MOST, 'not all of it in a turn');
+    cmp_ok($most, '<=', $may // $MOST, 'not all of it in a turn');
 }
 
 
@@ -87,7 +87,7 @@ subtest 'a terminal whose client floods it' => sub {
         SandboxTest::More::send_all($w->{s}, $frame x 500_000);
         $w->send(8, pack 'n', 1000);
         is_deeply([ $w->closed ], [ 1000, '' ], 'all of them are read');
-    });
+    }, 300);            # it is alone in the line, whose time is bounded
 };
 
 
