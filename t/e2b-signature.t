@@ -214,6 +214,8 @@ subtest 'uploads have a limit' => sub {
 subtest 'lookups have a rate' => sub {
     my %seen;
 
+    is(get_signed('a b')->{status}, 200, 'one is looked up');
+
     # two hundred at once, and a hundred in a second
 
     for my $n (1 .. 2000) {
