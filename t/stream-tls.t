@@ -154,11 +154,15 @@ subtest 'a whole body before it is read' => sub {
     my $pid = background($s, 'cat > given', stdin_open => JSON::PP::true());
 
     for my $text ('one ', 'two ', 'three') {
-        open my $f, '|-', 'curl', @curl, '-X', 'POST', '-T', '-',
-             "$url/processes/$pid/stdin" . ($text eq 'three' ? '?eof=1' : '')
-            or die "curl: $!";
+        my $said = $t->prefix . '/said';
+        my $to = "$url/processes/$pid/stdin"
+                 . ($text eq 'three' ? '?eof=1' : '');
+
+        open my $f, '|-', "exec curl @curl -X POST -T - -w '%{http_code}' '$to'"
+                          . " > $said" or die "curl: $!";
         print $f $text;
-        close $f;
+        ok(close $f, 'curl has its answer');
+        is(slurp($said), 204, "'$text' is taken");
     }
 
     ok(until_true { call('GET', "/sessions/$s/processes/$pid")->{json}{state}
