@@ -239,6 +239,10 @@ ngx_http_sandbox_v1_stdin_wait(ngx_http_sandbox_v1_stdin_t *in)
 static void
 ngx_http_sandbox_v1_stdin_read(ngx_http_request_t *r)
 {
+    /* it may be nginx's first word of a body, and no event */
+
+    r->read_event_handler = ngx_http_sandbox_v1_stdin_read;
+
     if (ngx_http_sandbox_turn_yield(r->connection)) {
         return;
     }

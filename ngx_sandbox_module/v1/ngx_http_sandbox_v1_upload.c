@@ -473,6 +473,10 @@ ngx_http_sandbox_v1_upload_read(ngx_http_request_t *r)
 {
     ngx_http_sandbox_ctx_t  *ctx;
 
+    /* it may be nginx's first word of a body, and no event */
+
+    r->read_event_handler = ngx_http_sandbox_v1_upload_read;
+
     if (ngx_http_sandbox_turn_yield(r->connection)) {
         return;
     }

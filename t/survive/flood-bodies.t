@@ -15,7 +15,7 @@ use IO::Socket::INET;
 use POSIX ();
 use Test::More;
 use SandboxTest;
-use SandboxTest::Connect qw(connect_server rpc_headers envelope);
+use SandboxTest::Connect qw(rpc_headers envelope);
 use SandboxTest::More;
 use SandboxTest::Turns;
 
@@ -30,7 +30,13 @@ BEGIN {
 }
 
 my $turns = SandboxTest::Turns->new;
-my $t = connect_server(workers => 1);
+my $H2 = SandboxTest::free_port();
+my $t = server(workers => 1, extra => <<"END");
+        listen 127.0.0.1:$H2 http2;
+        location /e2b/ {
+            sandbox_api e2b;
+        }
+END
 
 ok($turns->loaded, 'turns are measured');
 
@@ -151,6 +157,36 @@ $turns->brief('one after the other', sub {
     is(scalar(grep { $_ == 200 } statuses($c)), REQUESTS, 'each is answered');
     waitpid $pid, 0;
 });
+
+# By HTTP/2 a body may be whole before its session takes it.
+my $headers = join ' ', map { "-H '$_: $rpc{$_}'" } sort keys %rpc;
+
+for my $by ([ 'files by HTTP/2', "-T %s /v1/sessions/$s/files/h" ],
+            [ 'forms by HTTP/2',
+              "$headers -F file=@%s /e2b/files?path=/workspace/g" ])
+{
+    my ($name, $what) = @$by;
+
+    $turns->brief($name, sub {
+        my $file = $t->prefix . '/file';
+
+        open my $f, '>', $file or die "$file: $!";
+        print $f 'x' x 60_000;
+        close $f;
+
+        my $curl = 'curl -sS -m 30 --http2-prior-knowledge -o /dev/null'
+                   . " -w '%{http_code}\n' "
+                   . $what =~ s/%s/$file/r
+                           =~ s{ /(?=v1|e2b)}{ http://127.0.0.1:$H2/}r;
+        my %seen;
+
+        $seen{ s/^200/201/r =~ s/\n//r }++
+            for split /^/, `for n in \$(seq @{[CLIENTS]}); do $curl\$n & done;
+                            wait`;
+        is_deeply(\%seen, { 201 => CLIENTS }, "$name: each is taken")
+            or diag(explain(\%seen));
+    });
+}
 
 is(run($s, 'echo end')->{stdout}, "end\n", 'the session lives');
 destroy($s);
