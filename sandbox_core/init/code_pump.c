@@ -216,15 +216,17 @@ sbx_code_step(sbx_code_context_t *context)
     }
 
     if (rc == -1) {
-        /* whatever this is, it is no kernel of ours */
-        sbx_init_source_close(&context->sources[SBX_CODE_FRAMES]);
-        sbx_init_buffer_put(context->parser.buf);
-        memset(&context->parser, 0, sizeof(context->parser));
-        context->left[SBX_CODE_FRAMES] = 0;
+        /* whatever this is, it is no kernel of ours; one that saw its socket
+         * closed first might exit of itself */
 
         if (!context->over) {
             (void) sbx_code_kill(context, SBX_REASON_SIGNAL);
         }
+
+        sbx_init_source_close(&context->sources[SBX_CODE_FRAMES]);
+        sbx_init_buffer_put(context->parser.buf);
+        memset(&context->parser, 0, sizeof(context->parser));
+        context->left[SBX_CODE_FRAMES] = 0;
 
         return 1;
     }

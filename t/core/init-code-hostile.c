@@ -324,6 +324,7 @@ test_room(void)
     long            before;
     char           *text;
     pid_t           pid;
+    unsigned        turns;
     uint64_t        execution;
     code_answer_t   first, w[24];
 
@@ -372,11 +373,20 @@ test_room(void)
     code_finish(&first);
     execution = first.ran.execution;
 
-    for (i = 0, n = 0; i < 24; i++) {
+    /* in the order in which they are whole, which those who send decide */
+
+    for (i = 0, turns = 0; i < 24; i++) {
         code_finish(&w[i]);
-        n += w[i].ended == SBX_F_RAN && w[i].ran.flags == 0
-             && w[i].ran.execution == ++execution;
+
+        if (w[i].ended == SBX_F_RAN && w[i].ran.flags == 0
+            && w[i].ran.execution > execution
+            && w[i].ran.execution <= execution + 24)
+        {
+            turns |= 1u << (w[i].ran.execution - execution - 1);
+        }
     }
+
+    n = __builtin_popcount(turns);
 
     is_int(n, 24, "all are run, one after the other");
     code_fresh(&first);
