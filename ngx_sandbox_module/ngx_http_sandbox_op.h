@@ -123,10 +123,11 @@ typedef struct {
  * What a worker keeps for answers, of all requests together, is bounded: each
  * may keep 1 MB of a kind, and what is above comes out of 256 MB of all.  len
  * is kept already; returns how much of "more" may be, which is counted until
- * the request is over.  *shared is NULL at first.
+ * the request is over, or 0 where that is less than "least", and then nothing
+ * is counted.  *shared is NULL at first.
  */
 size_t ngx_http_sandbox_op_share(ngx_http_request_t *r, size_t **shared,
-    size_t len, size_t more);
+    size_t len, size_t more, size_t least);
 
 /* Keeps what a frame brought, up to the cap; NGX_ERROR: out of memory. */
 ngx_int_t ngx_http_sandbox_op_output(ngx_http_request_t *r,

@@ -46,7 +46,7 @@ ngx_http_sandbox_op_code_keep(ngx_http_sandbox_op_code_t *code,
     if (j->size + code->plain.size + size > NGX_HTTP_SANDBOX_OP_RESULTS_MAX
         || ngx_http_sandbox_op_share(r, &code->shared,
                                      (size_t) (j->size + code->plain.size),
-                                     (size_t) size)
+                                     (size_t) size, (size_t) size)
            < (size_t) size)
     {
         code->results_cut = 1;

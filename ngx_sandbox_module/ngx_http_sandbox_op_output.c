@@ -53,7 +53,7 @@ ngx_http_sandbox_op_silence(ngx_http_sandbox_main_conf_t *smcf,
 
 size_t
 ngx_http_sandbox_op_share(ngx_http_request_t *r, size_t **shared, size_t len,
-    size_t more)
+    size_t more, size_t least)
 {
     size_t               own, room;
     ngx_pool_cleanup_t  *cln;
@@ -68,7 +68,7 @@ ngx_http_sandbox_op_share(ngx_http_request_t *r, size_t **shared, size_t len,
         cln = ngx_pool_cleanup_add(r->pool, sizeof(size_t));
 
         if (cln == NULL) {
-            return own;
+            return (own < least) ? 0 : own;
         }
 
         *shared = cln->data;
@@ -78,6 +78,10 @@ ngx_http_sandbox_op_share(ngx_http_request_t *r, size_t **shared, size_t len,
 
     room = NGX_HTTP_SANDBOX_OP_SHARED - ngx_http_sandbox_op_shared;
     more = ngx_min(more - own, room);
+
+    if (own + more < least) {
+        return 0;
+    }
 
     **shared += more;
     ngx_http_sandbox_op_shared += more;
@@ -107,7 +111,7 @@ ngx_http_sandbox_op_output(ngx_http_request_t *r,
         output->over = 1;
     }
 
-    n = ngx_http_sandbox_op_share(r, &output->shared, output->len, len);
+    n = ngx_http_sandbox_op_share(r, &output->shared, output->len, len, 0);
 
     if (n < len) {
 
