@@ -145,7 +145,6 @@ struct sbx_session_s {
     char                     request[SBX_REQUEST_ID + 8];
     int                      dir;
     uint64_t                 uid_first;
-    uint64_t                 born;      /* us; 0: before this broker */
     uint32_t                 cell;      /* index in broker->ids */
     uint32_t                 slot;      /* both mean nothing without */
                                         /* .uid_first */
@@ -208,6 +207,8 @@ struct sbx_session_s {
     sbx_timer_t              still_timer;
     sbx_timer_t              idle;
     sbx_sampled_t            sampled;
+    uint64_t                 cpu_told;  /* us: by init, of commands that are
+                                           over; of this broker's */
     uint64_t                 touched;   /* us: by a call or a command's end */
     sbx_way_t                way;
 
@@ -793,8 +794,7 @@ void sbx_metrics_call(sbx_broker_t *b, sbx_call_out_t *call,
     const void *body);
 void sbx_metrics_ended(sbx_broker_t *b, unsigned why);
 /* A command has ended; SBX_REASON_MAX: there was none. */
-void sbx_metrics_command(const sbx_session_t *s, uint32_t reason,
-    uint64_t cpu_us);
+void sbx_metrics_command(sbx_session_t *s, uint32_t reason, uint64_t cpu_us);
 
 
 #endif

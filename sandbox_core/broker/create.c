@@ -804,7 +804,6 @@ sbx_create_info(sbx_session_t *s, const sbx_call_t *head,
     memcpy(info->template, body->template, sizeof(info->template));
     info->seq = s->pooled ? 0 : ++b->seq;
     info->created = sbx_broker_clock_ms();
-    s->born = sbx_now_us();
     info->expires = info->created + (int64_t) body->limits.timeout;
     info->status = SBX_STATUS_RUNNING;
     info->capabilities = body->capabilities;

@@ -5,10 +5,6 @@
 #include "broker.h"
 
 #include <string.h>
-#include <unistd.h>
-
-
-static long sbx_metrics_processors(void);
 
 
 static sbx_state_t
@@ -62,13 +58,16 @@ sbx_metrics_call(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
 }
 
 
-/* Init's word, which may be a lie: no command has used more than all
- * processors since its session began. */
+/*
+ * Init's word, which may be a lie: all commands together have used no more
+ * than their session has, by its group.  A group's time is in its session's
+ * by the time that init has read it, so an honest one loses nothing.
+ */
 
 void
-sbx_metrics_command(const sbx_session_t *s, uint32_t reason, uint64_t cpu_us)
+sbx_metrics_command(sbx_session_t *s, uint32_t reason, uint64_t cpu_us)
 {
-    uint64_t       most;
+    uint64_t       used, left;
     sbx_broker_t  *b;
 
     if (reason >= SBX_REASON_MAX) {
@@ -76,26 +75,19 @@ sbx_metrics_command(const sbx_session_t *s, uint32_t reason, uint64_t cpu_us)
     }
 
     b = s->broker;
-    most = (sbx_now_us() - s->born) * (uint64_t) sbx_metrics_processors();
-
     b->over[reason]++;
-    b->over_cpu_us += cpu_us < most ? cpu_us : most;
-}
 
-
-static long
-sbx_metrics_processors(void)
-{
-    long  n;
-
-    static long  processors;
-
-    if (processors == 0) {
-        n = sysconf(_SC_NPROCESSORS_CONF);
-        processors = n > 0 ? n : 1;
+    if (cpu_us == 0 || s->cgroup == NULL
+        || sbx_cgroup_session_cpu(s->cgroup, &used) != 0
+        || used < s->cpu_told)
+    {
+        return;
     }
 
-    return processors;
+    left = used - s->cpu_told;
+    cpu_us = cpu_us < left ? cpu_us : left;
+    s->cpu_told += cpu_us;
+    b->over_cpu_us += cpu_us;
 }
 
 

@@ -267,6 +267,84 @@ test_left(test_broker_t *t, const char *id)
 }
 
 
+/* How many commands are over, once there are as many; and their time. */
+
+static unsigned
+over(test_broker_t *t, unsigned want, uint64_t *cpu_us)
+{
+    unsigned          i, n, round;
+    sbx_f_metrics_t  *m;
+
+    for (round = 0; round < TEST_WAIT / 5; round++) {
+        m = &test_answer(test_call(t->control, SBX_OP_METRICS, "", ""))
+             ->metrics;
+        *cpu_us = m->cpu_us;
+
+        for (n = 0, i = 0; i < SBX_METRICS_REASONS; i++) {
+            n += (unsigned) m->commands[i];
+        }
+
+        if (n >= want) {
+            break;
+        }
+
+        (void) poll(NULL, 0, 5);
+    }
+
+    return n;
+}
+
+
+/*
+ * What init tells is bounded by what the session has used, and of a true one
+ * nothing is left out: neither of many commands, nor of one that began before
+ * this broker.
+ */
+
+#define BURN  "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"
+
+static void
+test_time(test_broker_t *t)
+{
+    int       fd;
+    char      id[SBX_ID_MAX + 8];
+    pid_t     broker;
+    uint64_t  before, after, sum;
+    unsigned  i;
+
+    test_create(t, "acme", id);
+    (void) over(t, 0, &before);
+    sum = 0;
+
+    for (i = 0; i < 10; i++) {
+        fd = begin(t, id, i % 2 ? BURN "& wait" : BURN, 0, SBX_USER_USER);
+        test_frame(fd, SBX_F_STDIN, NULL, 0);
+        follow(fd, NULL);
+        (void) close(fd);
+        sum += a.exit.cpu_user_us + a.exit.cpu_system_us;
+    }
+
+    is_int(over(t, 10, &after), 10, "ten commands are over");
+    ok(sum > 0 && after - before == sum, "all of their time is counted");
+
+    fd = begin(t, id, BURN "; echo half; read x; " BURN,
+               SBX_EXEC_STDIN_OPEN, SBX_USER_USER);
+    follow(fd, "half");
+    broker = test_pid(t, "broker.pid");
+    (void) tap_kill(broker, SIGKILL);
+    ok(test_await_successor(t, "broker.pid", broker) > 0 && a.last == 0,
+       "the broker is replaced while one runs");
+    test_frame(fd, SBX_F_STDIN, "go\n", 3);
+    follow(fd, NULL);
+    (void) close(fd);
+    sum = a.exit.cpu_user_us + a.exit.cpu_system_us;
+    is_int(over(t, 1, &after), 1, "and counts it");
+    ok(sum > 0 && after == sum, "with the time before it was there");
+
+    ok(test_destroy(t, id), "the session ends");
+}
+
+
 int
 main(void)
 {
@@ -284,6 +362,7 @@ main(void)
         return done_testing();
     }
 
+    test_time(&t);
     test_create(&t, "acme", id);
     test_terminal(&t, id, SBX_USER_USER);
     test_terminal(&t, id, SBX_USER_ROOT);
