@@ -14,6 +14,8 @@
 
 static int sbx_setup_parts(sbx_broker_t *b, sbx_error_t *e);
 static int sbx_setup_programs(sbx_broker_t *b, sbx_error_t *e);
+static int sbx_setup_groups(sbx_broker_t *b, const char *name,
+    sbx_error_t *e);
 static int sbx_setup_storage(sbx_broker_t *b, sbx_error_t *e);
 static void sbx_setup_probe(sbx_broker_t *b);
 static void sbx_setup_again(sbx_timer_t *timer);
@@ -127,7 +129,7 @@ sbx_setup_base(sbx_broker_t *b, sbx_error_t *e)
         return -1;
     }
 
-    if (sbx_cgroup_open(b->config.cgroup, name, &b->cgroup, e) != 0) {
+    if (sbx_setup_groups(b, name, e) != 0) {
         b->cgroup_error = *e;
         return -1;
     }
@@ -217,6 +219,32 @@ sbx_setup_probe(sbx_broker_t *b)
 
     b->layers.probed = probed;
     sbx_layers_settle(&b->layers, b->cgroup);
+}
+
+
+/* Where those of the broker before are, though the keeper may have been moved
+ * to another group since; a group that is gone had nothing alive in it. */
+
+static int
+sbx_setup_groups(sbx_broker_t *b, const char *name, sbx_error_t *e)
+{
+    if (b->known.set) {
+        if (sbx_cgroup_again(b->config.cgroup, name, &b->known.cgroup,
+                             &b->cgroup, e)
+            == 0)
+        {
+            return 0;
+        }
+
+        if (e->err != ENOENT) {
+            return -1;
+        }
+
+        sbx_log_error(SBX_LOG_WARN, NULL, e,
+                      "the control groups of the broker before are gone");
+    }
+
+    return sbx_cgroup_open(b->config.cgroup, name, &b->cgroup, e);
 }
 
 
@@ -328,6 +356,7 @@ sbx_setup_keep_config(sbx_broker_t *b, sbx_error_t *e)
         b->known.set = 1;
         b->known.probed = b->layers.probed;
         sbx_storage_known(b->storage, &b->known.storage);
+        sbx_cgroup_known(b->cgroup, &b->known.cgroup);
     }
 
     fd = sbx_setup_config_fd(b);

@@ -34,6 +34,7 @@ typedef struct {
     uint32_t             set;
     sbx_probed_t         probed;
     sbx_storage_known_t  storage;
+    sbx_cgroup_known_t   cgroup;
 } sbx_known_t;
 
 

@@ -59,7 +59,8 @@ static const struct {
 
 
 static int sbx_cgroup_try(const char *base, const char *name,
-    unsigned no_cpu, sbx_cgroup_t **out, sbx_error_t *e);
+    unsigned no_cpu, const sbx_cgroup_known_t *known, sbx_cgroup_t **out,
+    sbx_error_t *e);
 static int sbx_cgroup_branch(sbx_cgroup_t *cg, sbx_error_t *e);
 static int sbx_cgroup_probe(sbx_cgroup_t *cg, sbx_error_t *e);
 static int sbx_cgroup_prune(int dirfd, const char *name, unsigned depth);
@@ -472,7 +473,7 @@ sbx_cgroup_open(const char *base, const char *name, sbx_cgroup_t **out,
 {
     sbx_error_t  second;
 
-    if (sbx_cgroup_try(base, name, 0, out, e) == 0) {
+    if (sbx_cgroup_try(base, name, 0, NULL, out, e) == 0) {
         return 0;
     }
 
@@ -480,13 +481,46 @@ sbx_cgroup_open(const char *base, const char *name, sbx_cgroup_t **out,
         return -1;
     }
 
-    return sbx_cgroup_try(base, name, 1, out, &second);
+    return sbx_cgroup_try(base, name, 1, NULL, out, &second);
+}
+
+
+void
+sbx_cgroup_known(const sbx_cgroup_t *cg, sbx_cgroup_known_t *known)
+{
+    unsigned  i;
+
+    memset(known, 0, sizeof(sbx_cgroup_known_t));
+
+    for (i = 0; i < cg->ntrees; i++) {
+        if (cg->tree[i].path[0] == '\0') {
+            return;
+        }
+
+        memcpy(known->parent[i], cg->tree[i].path, SBX_CGROUP_OWN_MAX);
+    }
+
+    known->leaf = cg->tree[0].leaf;
+    known->no_cpu = cg->no_cpu;
+    known->set = 1;
+}
+
+
+int
+sbx_cgroup_again(const char *base, const char *name,
+    const sbx_cgroup_known_t *known, sbx_cgroup_t **out, sbx_error_t *e)
+{
+    if (!known->set || (base != NULL && base[0] != '\0')) {
+        return sbx_cgroup_open(base, name, out, e);
+    }
+
+    return sbx_cgroup_try(NULL, name, known->no_cpu, known, out, e);
 }
 
 
 static int
 sbx_cgroup_try(const char *base, const char *name, unsigned no_cpu,
-    sbx_cgroup_t **out, sbx_error_t *e)
+    const sbx_cgroup_known_t *known, sbx_cgroup_t **out, sbx_error_t *e)
 {
     unsigned       i;
     sbx_cgroup_t  *cg;
@@ -509,9 +543,9 @@ sbx_cgroup_try(const char *base, const char *name, unsigned no_cpu,
     }
 
     (void) snprintf(cg->name, sizeof(cg->name), "%s", name);
-    cg->no_cpu = no_cpu;
+    cg->no_cpu = no_cpu & 1;
 
-    if (sbx_cgroup_place(cg, base, e) == -1
+    if (sbx_cgroup_place(cg, base, known, e) == -1
         || sbx_cgroup_branch(cg, e) == -1
         || sbx_cgroup_probe(cg, e) == -1)
     {

@@ -10,8 +10,10 @@
  *     the root: the nearest group above that can delegate holds the branch,
  *     and nobody is moved.
  *
- * A broker that was restarted finds itself in the leaf and takes the group
- * above the branch for its own.
+ * A broker that was restarted is told where the first one put the branch:
+ * who starts it, the keeper, may have been moved meanwhile.  One that is told
+ * nothing and finds itself in the leaf takes the group above the branch for
+ * its own.
  */
 
 #include "cgroup_private.h"
@@ -45,8 +47,11 @@ static int sbx_v1_place(sbx_tree_t *tree, const char *own, const char *base,
     sbx_error_t *e);
 static void sbx_v2_flags(char *flags, size_t size);
 static void sbx_v2_counted(sbx_tree_t *tree, int mount, const char *own);
+static void sbx_cgroup_note(sbx_tree_t *tree, const char *path);
 static int sbx_v2_place(sbx_cgroup_t *cg, sbx_tree_t *tree, char *own,
-    const char *base, sbx_error_t *e);
+    const char *base, const sbx_cgroup_known_t *known, sbx_error_t *e);
+static int sbx_v2_place_again(sbx_tree_t *tree, int mount,
+    const sbx_cgroup_known_t *known, sbx_error_t *e);
 static int sbx_v2_place_own(sbx_cgroup_t *cg, sbx_tree_t *tree, int mount,
     char *own, sbx_error_t *e);
 static int sbx_v2_place_base(sbx_tree_t *tree, int mount, const char *base,
@@ -59,7 +64,8 @@ static int sbx_cgroup_open_path(int mount, const char *path, int make);
 
 
 int
-sbx_cgroup_place(sbx_cgroup_t *cg, const char *base, sbx_error_t *e)
+sbx_cgroup_place(sbx_cgroup_t *cg, const char *base,
+    const sbx_cgroup_known_t *known, sbx_error_t *e)
 {
     char         text[4096], copy[4096], list[64], *own;
     unsigned     r, k;
@@ -110,7 +116,13 @@ sbx_cgroup_place(sbx_cgroup_t *cg, const char *base, sbx_error_t *e)
             tree = &cg->tree[cg->ntrees++];
             memcpy(tree->controllers, list, sizeof(list));
 
-            if (sbx_v1_place(tree, own, base, e) == -1) {
+            /* a hierarchy that has groups of ours stays where it is: each
+             * tree has the number that it had */
+
+            if (sbx_v1_place(tree, known != NULL ? known->parent[k] : own,
+                             base, e)
+                == -1)
+            {
                 return -1;
             }
         }
@@ -124,7 +136,7 @@ sbx_cgroup_place(sbx_cgroup_t *cg, const char *base, sbx_error_t *e)
                          "with CONFIG_CGROUPS, is needed");
     }
 
-    return sbx_v2_place(cg, core, own, base, e);
+    return sbx_v2_place(cg, core, own, base, known, e);
 }
 
 
@@ -295,6 +307,7 @@ sbx_v1_place(sbx_tree_t *tree, const char *own, const char *base,
         return -1;
     }
 
+    sbx_cgroup_note(tree, base ? base : own);
     tree->parent = sbx_cgroup_open_path(mount, base ? base : own,
                                         base != NULL);
     if (tree->parent == -1) {
@@ -304,6 +317,15 @@ sbx_v1_place(sbx_tree_t *tree, const char *own, const char *base,
     }
 
     return 0;
+}
+
+
+static void
+sbx_cgroup_note(sbx_tree_t *tree, const char *path)
+{
+    if (strlen(path) < sizeof(tree->path)) {
+        (void) strcpy(tree->path, path);
+    }
 }
 
 
@@ -361,7 +383,7 @@ sbx_v2_counted(sbx_tree_t *tree, int mount, const char *own)
 
 static int
 sbx_v2_place(sbx_cgroup_t *cg, sbx_tree_t *tree, char *own,
-    const char *base, sbx_error_t *e)
+    const char *base, const sbx_cgroup_known_t *known, sbx_error_t *e)
 {
     char         flags[256];
     sbx_auto_fd  mount = -1;
@@ -373,10 +395,15 @@ sbx_v2_place(sbx_cgroup_t *cg, sbx_tree_t *tree, char *own,
         return -1;
     }
 
-    sbx_v2_counted(tree, mount, base != NULL ? "/" : own);
+    sbx_v2_counted(tree, mount, base != NULL ? "/"
+                                : known != NULL ? known->parent[0] : own);
 
     if (base != NULL) {
         return sbx_v2_place_base(tree, mount, base, e);
+    }
+
+    if (known != NULL) {
+        return sbx_v2_place_again(tree, mount, known, e);
     }
 
     return sbx_v2_place_own(cg, tree, mount, own, e);
@@ -413,6 +440,7 @@ sbx_v2_place_own(sbx_cgroup_t *cg, sbx_tree_t *tree, int mount, char *own,
             || (first && !tree->leaf && sbx_v2_enter_leaf(cg, dir) == 0))
         {
             tree->parent = dir;
+            sbx_cgroup_note(tree, own);
             return 0;
         }
 
@@ -433,6 +461,28 @@ sbx_v2_place_own(sbx_cgroup_t *cg, sbx_tree_t *tree, int mount, char *own,
                      "no cgroup here may have children with %s: run the "
                      "service in a group of its own (systemd: Delegate=yes) "
                      "or name one with sandbox_cgroup", tree->controllers);
+}
+
+
+static int
+sbx_v2_place_again(sbx_tree_t *tree, int mount,
+    const sbx_cgroup_known_t *known, sbx_error_t *e)
+{
+    sbx_auto_fd  dir = -1;
+
+    dir = sbx_cgroup_open_path(mount, known->parent[0], 0);
+
+    if (dir == -1 || sbx_v2_enable(tree, dir) == -1) {
+        return sbx_error(e, errno, SBX_E_UNAVAILABLE,
+                         "cannot go on in the cgroup \"%s\"",
+                         known->parent[0]);
+    }
+
+    sbx_cgroup_note(tree, known->parent[0]);
+    tree->leaf = known->leaf & 1;
+    tree->parent = sbx_steal_fd(&dir);
+
+    return 0;
 }
 
 

@@ -51,6 +51,9 @@ typedef enum {
 } sbx_cgroup_file_t;
 
 
+_Static_assert(SBX_ROLE_MAX == SBX_CGROUP_TREES, "a tree for each role");
+
+
 typedef struct {
     int        parent;            /* directory that holds the branch */
     int        branch;            /* "<parent>/<name>" */
@@ -59,6 +62,7 @@ typedef struct {
                                      because parent was its own group */
     char       controllers[64];   /* v1: as the kernel lists them;
                                      v2: "+memory +pids", may be "" */
+    char       path[SBX_CGROUP_OWN_MAX];    /* of parent, or "" */
 } sbx_tree_t;
 
 struct sbx_cgroup_s {
@@ -132,7 +136,8 @@ int sbx_cgroup_set_weight(const sbx_cgroup_t *cg, const char *path,
     unsigned times);
 
 /* Finding the place of the branch, cgroup_place.c. */
-int sbx_cgroup_place(sbx_cgroup_t *cg, const char *base, sbx_error_t *e);
+int sbx_cgroup_place(sbx_cgroup_t *cg, const char *base,
+    const sbx_cgroup_known_t *known, sbx_error_t *e);
 void sbx_cgroup_unplace(sbx_cgroup_t *cg);
 
 /* Directory of init's group in the cgroup2 tree for CLONE_INTO_CGROUP; the

@@ -27,6 +27,27 @@ typedef struct sbx_cgroup_command_s  sbx_cgroup_command_t;
  */
 int sbx_cgroup_open(const char *base, const char *name, sbx_cgroup_t **cg,
     sbx_error_t *e);
+
+/*
+ * The place of an earlier broker's branch, which the next one takes wherever
+ * it has been started or moved to: what the first one made is found there
+ * alone.  e->err is ENOENT where it is gone, and all that was in it.
+ */
+
+#define SBX_CGROUP_TREES      4
+#define SBX_CGROUP_OWN_MAX    1024      /* longer ones are not known */
+
+typedef struct {
+    uint32_t      set;
+    uint32_t      leaf;           /* on v2: with the leaf "broker" */
+    uint32_t      no_cpu;         /* no limit of processors */
+    uint32_t      pad;
+    char          parent[SBX_CGROUP_TREES][SBX_CGROUP_OWN_MAX];
+} sbx_cgroup_known_t;
+
+void sbx_cgroup_known(const sbx_cgroup_t *cg, sbx_cgroup_known_t *known);
+int sbx_cgroup_again(const char *base, const char *name,
+    const sbx_cgroup_known_t *known, sbx_cgroup_t **cg, sbx_error_t *e);
 /* Removes the branch if empty; frees. */
 void sbx_cgroup_close(sbx_cgroup_t *cg);
 sbx_enforce_t sbx_cgroup_version(const sbx_cgroup_t *cg);

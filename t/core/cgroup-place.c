@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -288,6 +289,212 @@ test_service(void)
 }
 
 
+/*
+ * The next broker of a keeper that has been moved: it is told where the first
+ * one's branch is, in each hierarchy.
+ */
+
+static sbx_cgroup_t        *above;        /* holds both places */
+static sbx_cgroup_known_t  *known;        /* shared by all processes */
+static int                  listed;
+
+
+static int
+move_to(const char *place)
+{
+    char         file[64];
+    unsigned     i;
+
+    (void) snprintf(file, sizeof(file), "%s/cgroup.procs", place);
+
+    for (i = 0; i < above->ntrees; i++) {
+        if (sbx_write_at(above->tree[i].parent, file, "0") == -1) {
+            printf("# %s: %s\n", file, strerror(errno));
+            return -1;
+        }
+    }
+
+    return 0;
+}
+
+
+static void
+list_one(const char *id, void *data)
+{
+    (void) data;
+    listed += strcmp(id, ID) == 0;
+}
+
+
+static int
+broker_before(void)
+{
+    sbx_error_t            e;
+    sbx_cgroup_t          *cg;
+    sbx_cgroup_session_t  *cs;
+
+    if (sbx_cgroup_open("", name, &cg, &e) == -1
+        || sbx_cgroup_session_create(cg, ID, &limits, 0, &cs, &e) == -1)
+    {
+        printf("# %s: %s\n", e.text, strerror(e.err));
+        return 1;
+    }
+
+    sbx_cgroup_known(cg, known);
+
+    return known->set ? 0 : 2;
+}
+
+
+/* Without being told: the fault is there. */
+
+static int
+broker_untold(void)
+{
+    sbx_error_t    e;
+    sbx_cgroup_t  *cg;
+
+    if (sbx_cgroup_open("", name, &cg, &e) == -1
+        || sbx_cgroup_list(cg, list_one, NULL, &e) == -1)
+    {
+        return 1;
+    }
+
+    sbx_cgroup_close(cg);
+
+    return listed == 0 ? 0 : 2;
+}
+
+
+static int
+broker_told(void)
+{
+    sbx_error_t         e;
+    sbx_cgroup_t       *cg;
+    sbx_cgroup_known_t  same;
+
+    if (sbx_cgroup_again("", name, known, &cg, &e) == -1
+        || sbx_cgroup_list(cg, list_one, NULL, &e) == -1)
+    {
+        printf("# %s: %s\n", e.text, strerror(e.err));
+        return 1;
+    }
+
+    sbx_cgroup_known(cg, &same);
+
+    if (listed == 0 || memcmp(&same, known, sizeof(same)) != 0) {
+        return 2;
+    }
+
+    while (sbx_cgroup_sweep(cg, ID, &e) == 1) { /* void */ }
+
+    if (!session_works(cg)) {
+        return 3;
+    }
+
+    sbx_cgroup_close(cg);
+
+    return 0;
+}
+
+
+static int
+broker_gone(void)
+{
+    sbx_error_t    e;
+    sbx_cgroup_t  *cg;
+
+    return sbx_cgroup_again("", name, known, &cg, &e) == -1
+           && e.err == ENOENT ? 0 : 1;
+}
+
+
+static int
+keeper_moved(void)
+{
+    int        rc;
+    char       path[256];
+    unsigned   i;
+
+    if (move_to("one") == -1) {
+        return 10;
+    }
+
+    rc = wait_for(run(broker_before));
+
+    if (rc != 0) {
+        return 20 + rc;
+    }
+
+    if (move_to("two") == -1) {
+        return 30;
+    }
+
+    own_group(path, sizeof(path));
+
+    if (strstr(path, "/two") == NULL) {
+        return 31;
+    }
+
+    rc = wait_for(run(broker_untold));
+
+    if (rc != 0) {
+        return 40 + rc;
+    }
+
+    rc = wait_for(run(broker_told));
+
+    if (rc != 0) {
+        return 50 + rc;
+    }
+
+    for (i = 0; i < above->ntrees; i++) {
+        if (unlinkat(above->tree[i].parent, "one", AT_REMOVEDIR) == -1) {
+            printf("# one: %s\n", strerror(errno));
+            return 60;
+        }
+    }
+
+    rc = wait_for(run(broker_gone));
+
+    return rc == 0 ? 0 : 70 + rc;
+}
+
+
+static void
+test_moved(void)
+{
+    unsigned     i;
+    sbx_error_t  e;
+
+    known = mmap(NULL, sizeof(*known), PROT_READ|PROT_WRITE,
+                 MAP_SHARED|MAP_ANONYMOUS, -1, 0);
+
+    if (known == MAP_FAILED
+        || !ok(sbx_cgroup_open(base, name, &above, &e) == 0, "two places"))
+    {
+        return;
+    }
+
+    for (i = 0; i < above->ntrees; i++) {
+        (void) mkdirat(above->tree[i].parent, "one", 0755);
+        (void) mkdirat(above->tree[i].parent, "two", 0755);
+    }
+
+    is_int(wait_for(run(keeper_moved)), 0,
+           "a broker whose keeper was moved finds the sessions that there "
+           "are, and is told where the place is gone");
+
+    for (i = 0; i < above->ntrees; i++) {
+        (void) unlinkat(above->tree[i].parent, "one", AT_REMOVEDIR);
+        (void) unlinkat(above->tree[i].parent, "two", AT_REMOVEDIR);
+    }
+
+    remove_base(above);
+    sbx_cgroup_close(above);
+}
+
+
 int
 main(void)
 {
@@ -302,6 +509,7 @@ main(void)
     test_names();
     test_base();
     test_service();
+    test_moved();
 
     return done_testing();
 }

@@ -207,6 +207,56 @@ over('the keeper dies again when its broker has the store' => sub {
 }, 1);
 
 
+# Whoever moves a keeper, by hand or as systemd does, takes the next broker
+# along, but not the groups that there are.
+
+my $AWAY = "sbxtest-moved-$$";
+my $OWNER = $$;
+my @MOVED;
+
+sub branches { return grep { m{/sandbox-[a-z0-9]+$} } cgroup_dirs() }
+
+sub moved {
+    my ($pid) = @_;
+
+    for my $dir (map { s{[^/]+$}{$AWAY}r } branches()) {
+        mkdir $dir or next;
+        push @MOVED, $dir;
+        open my $f, '>', "$dir/cgroup.procs" or next;
+        syswrite $f, $pid;
+    }
+
+    my @at = grep { m{/\Q$AWAY\E$} }
+             split /\n/, slurp("/proc/$pid/cgroup") // '';
+
+    return @at && @at == @MOVED;
+}
+
+END {
+    if ($$ == $OWNER) {
+        local $?;
+        rmdir for @MOVED;
+    }
+}
+
+over('the broker dies when its keeper has been moved to other groups', sub {
+    my ($keeper, $broker) = pair();
+    my @before = branches();
+
+    ok(moved($keeper), 'it is moved in every hierarchy');
+    $t->hit(KILL => $broker);
+    ok((until_true {
+        my $new = $t->broker // 0;
+        $new != $broker && SandboxTest::alive($new) && $t->ready;
+    } 20), 'there is another broker');
+    like(slurp('/proc/' . $t->broker . '/cgroup'), qr{/\Q$AWAY\E},
+         'which was born there');
+    is_deeply([ branches() ], \@before, 'the groups are where they were');
+    killed();
+    is_deeply([ branches() ], \@before, 'and after the keeper as well');
+}, 1);
+
+
 # ---- both ------------------------------------------------------------------
 
 # Every kind of call, as it is when nobody is there to take it.

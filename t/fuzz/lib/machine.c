@@ -79,6 +79,24 @@ sbx_cgroup_open(const char *base, const char *name, sbx_cgroup_t **cg,
 
 
 void
+sbx_cgroup_known(const sbx_cgroup_t *cg, sbx_cgroup_known_t *known)
+{
+    must(cg != NULL);
+    memset(known, 0, sizeof(*known));
+}
+
+
+int
+sbx_cgroup_again(const char *base, const char *name,
+    const sbx_cgroup_known_t *known, sbx_cgroup_t **cg, sbx_error_t *e)
+{
+    must(!known->set);
+
+    return sbx_cgroup_open(base, name, cg, e);
+}
+
+
+void
 sbx_cgroup_close(sbx_cgroup_t *cg)
 {
     free(cg);
