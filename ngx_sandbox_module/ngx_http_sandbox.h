@@ -510,6 +510,7 @@ struct ngx_http_sandbox_call_s {
     unsigned                      sent:1;
     unsigned                      accepted:1;
     unsigned                      answered:1;   /* by any frame */
+    unsigned                      refuses:1;    /* any descriptor */
     unsigned                      waiting:1;
     unsigned                      mute:1;       /* the peer takes no more */
     unsigned                      stopped:1;    /* reading */

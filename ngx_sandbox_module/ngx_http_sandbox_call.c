@@ -198,7 +198,8 @@ ngx_http_sandbox_call_open(ngx_http_sandbox_call_t *call)
         return NGX_ERROR;
     }
 
-    c = ngx_get_connection(s[0], log);
+    c = ngx_http_sandbox_passed_inline(s[0]) == NGX_OK
+        ? ngx_get_connection(s[0], log) : NULL;
 
     if (c == NULL) {
         (void) close(s[0]);
@@ -206,9 +207,8 @@ ngx_http_sandbox_call_open(ngx_http_sandbox_call_t *call)
         return NGX_ERROR;
     }
 
-    if (call->brings == 0) {
-        ngx_http_sandbox_passed_refuse(s[0]);
-    }
+    call->refuses = call->brings == 0
+                    && ngx_http_sandbox_passed_refuse(s[0]);
 
     c->data = call;
     c->log = log;

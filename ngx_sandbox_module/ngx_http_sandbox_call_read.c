@@ -390,8 +390,11 @@ ngx_http_sandbox_call_fill(ngx_http_sandbox_call_t *call)
         return NGX_ABORT;
     }
 
-    n = sbx_wire_recv_all(c->fd, wire->buf + wire->end,
-                          wire->size - wire->end, fds, &nfds, MSG_DONTWAIT);
+    n = call->refuses
+        ? sbx_wire_recv_all(c->fd, wire->buf + wire->end,
+                            wire->size - wire->end, fds, &nfds, MSG_DONTWAIT)
+        : ngx_http_sandbox_passed_receive(c->fd, wire->buf + wire->end,
+                                          wire->size - wire->end, fds, &nfds);
     err = (n == -1) ? ngx_socket_errno : 0;
 
     if (nfds == 1 && n > 0 && call->passed == NGX_INVALID_FILE) {

@@ -79,12 +79,51 @@ ngx_http_sandbox_passed_full(void)
 }
 
 
-void
+/* The kernel drops a byte out of band for whoever reads beyond it, and closes
+ * what was passed with it, in the middle of recvmsg(). */
+
+ngx_int_t
+ngx_http_sandbox_passed_inline(ngx_fd_t fd)
+{
+    int  yes = 1;
+
+    return setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &yes, sizeof(yes)) == 0
+           ? NGX_OK : NGX_ERROR;
+}
+
+
+ngx_uint_t
 ngx_http_sandbox_passed_refuse(ngx_fd_t fd)
 {
     int  no = 0;
 
-    (void) setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no));
+    return setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no)) == 0;
+}
+
+
+/*
+ * What there are no numbers for is closed by recvmsg() itself.  So it is
+ * looked at first: what is closed then has another in the queue.
+ */
+
+ssize_t
+ngx_http_sandbox_passed_receive(ngx_fd_t fd, u_char *buf, size_t size,
+    int fds[SBX_WIRE_FDS_ALL], unsigned *nfds)
+{
+    ssize_t  n;
+
+    n = sbx_wire_recv_all(fd, buf, size, fds, nfds, MSG_DONTWAIT|MSG_PEEK);
+
+    if (n <= 0) {
+        return n;
+    }
+
+    if (*nfds > 1 || recv(fd, buf, n, MSG_DONTWAIT) != n) {
+        ngx_set_socket_errno(EMSGSIZE);
+        return -1;
+    }
+
+    return n;
 }
 
 

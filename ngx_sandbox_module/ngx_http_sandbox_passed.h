@@ -16,8 +16,20 @@ void ngx_http_sandbox_passed_close(ngx_fd_t fd);
 /* Closes one of ours into which some may have been passed. */
 void ngx_http_sandbox_passed_close_call(ngx_connection_t *c);
 
-/* Nothing is passed into a socket of ours any more, where the kernel can. */
-void ngx_http_sandbox_passed_refuse(ngx_fd_t fd);
+/* What comes out of band is in line.  NGX_OK, NGX_ERROR. */
+ngx_int_t ngx_http_sandbox_passed_inline(ngx_fd_t fd);
+
+/* Nothing is passed into a socket of ours any more: 0 where the kernel cannot
+ * (before Linux 6.16). */
+ngx_uint_t ngx_http_sandbox_passed_refuse(ngx_fd_t fd);
+
+/*
+ * What sbx_wire_recv_all() does, of a stream that nobody else reads, and no
+ * descriptor is closed by it: with more than one, or with one that cannot be
+ * had, it is -1 (EMSGSIZE), and what came stays in the queue.
+ */
+ssize_t ngx_http_sandbox_passed_receive(ngx_fd_t fd, u_char *buf, size_t size,
+    int fds[SBX_WIRE_FDS_ALL], unsigned *nfds);
 
 /* So many wait to be closed that no call is to be begun. */
 ngx_uint_t ngx_http_sandbox_passed_full(void);

@@ -5,6 +5,8 @@
  *     GET .../processes     with a frame that brings none
  *     GET .../files/bad     with a frame that brings one, of the wrong kind
  *     GET .../files/late    behind a frame that ends the call
+ *     GET .../files/oob     with a byte out of band
+ *     GET .../files/many    with a frame that brings many, of what is in it
  *     POST .../exec         with nothing, and the call is closed
  *
  * Where the kernel lets nothing be passed, it says "refused".
@@ -27,9 +29,10 @@
 
 
 static ssize_t
-pass(int to, const void *bytes, size_t size, int fd)
+pass(int to, const void *bytes, size_t size, const int *fds, size_t n,
+    int flags)
 {
-    char             space[CMSG_SPACE(sizeof(int))];
+    char             space[CMSG_SPACE(MANY * sizeof(int))];
     struct iovec     iov;
     struct msghdr    msg;
     struct cmsghdr  *cmsg;
@@ -41,23 +44,42 @@ pass(int to, const void *bytes, size_t size, int fd)
     msg.msg_iov = &iov;
     msg.msg_iovlen = 1;
     msg.msg_control = space;
-    msg.msg_controllen = sizeof(space);
+    msg.msg_controllen = CMSG_SPACE(n * sizeof(int));
     cmsg = CMSG_FIRSTHDR(&msg);
     cmsg->cmsg_level = SOL_SOCKET;
     cmsg->cmsg_type = SCM_RIGHTS;
-    cmsg->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
+    cmsg->cmsg_len = CMSG_LEN(n * sizeof(int));
+    memcpy(CMSG_DATA(cmsg), fds, n * sizeof(int));
 
-    return sendmsg(to, &msg, MSG_NOSIGNAL|MSG_DONTWAIT);
+    return sendmsg(to, &msg, MSG_NOSIGNAL|MSG_DONTWAIT|flags);
 }
 
 
 /* The end of each waits for a thread of the kernel's. */
 
 static int
-heavy(void)
+watches(int fds[MANY])
 {
-    int       fd, pair[2];
+    unsigned  i;
+
+    for (i = 0; i < MANY; i++) {
+        fds[i] = inotify_init1(IN_CLOEXEC);
+
+        if (fds[i] == -1
+            || inotify_add_watch(fds[i], "/tmp", IN_CREATE) == -1)
+        {
+            return -1;
+        }
+    }
+
+    return 0;
+}
+
+
+static int
+heavy(const int fds[MANY])
+{
+    int       pair[2];
     unsigned  i;
 
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == -1) {
@@ -65,15 +87,9 @@ heavy(void)
     }
 
     for (i = 0; i < MANY; i++) {
-        fd = inotify_init1(IN_CLOEXEC);
-
-        if (fd == -1 || inotify_add_watch(fd, "/tmp", IN_CREATE) == -1
-            || pass(pair[0], "x", 1, fd) == -1)
-        {
+        if (pass(pair[0], "x", 1, &fds[i], 1, 0) == -1) {
             return -1;
         }
-
-        (void) close(fd);
     }
 
     (void) close(pair[0]);
@@ -102,12 +118,18 @@ say(int call, const char *text)
 static void
 serve(int call, unsigned op)
 {
-    int           fd;
-    ssize_t       n;
+    int           fd, fds[MANY];
     char          asked[4096];
+    size_t        i;
+    ssize_t       n;
     sbx_frame_t   head, bad;
 
-    fd = heavy();
+    if (watches(fds) == -1) {
+        say(call, "nothing to pass");
+        return;
+    }
+
+    fd = heavy(fds);
 
     if (fd == -1) {
         say(call, "nothing to pass");
@@ -124,14 +146,26 @@ serve(int call, unsigned op)
 
     if (op == SBX_OP_FILE && n > 0 && memmem(asked, n, "late", 4) != NULL) {
         (void) send(call, &bad, sizeof(bad), MSG_NOSIGNAL);
-        n = pass(call, &head, sizeof(head), fd);
+        n = pass(call, &head, sizeof(head), &fd, 1, 0);
+
+    } else if (op == SBX_OP_FILE && n > 0 && memmem(asked, n, "oob", 3)) {
+        n = pass(call, &head, 1, &fd, 1, MSG_OOB);
+
+    } else if (op == SBX_OP_FILE && n > 0 && memmem(asked, n, "many", 4)) {
+        n = pass(call, &head, sizeof(head), fds, MANY, 0);
 
     } else if (op == SBX_OP_EXEC) {
         /* by a session that ends in the middle */
-        n = pass(call, &head, 1, fd);
+        n = pass(call, &head, 1, &fd, 1, 0);
 
     } else {
-        n = pass(call, &head, sizeof(head), fd);
+        n = pass(call, &head, sizeof(head), &fd, 1, 0);
+    }
+
+    /* none of them is open here when the call's other end looks */
+
+    for (i = 0; i < MANY; i++) {
+        (void) close(fds[i]);
     }
 
     if (n == -1 && errno == EPERM) {
