@@ -118,7 +118,7 @@ ngx_http_sandbox_passed_receive(ngx_fd_t fd, u_char *buf, size_t size,
         return n;
     }
 
-    if (*nfds > 1 || recv(fd, buf, n, MSG_DONTWAIT) != n) {
+    if (recv(fd, buf, n, MSG_DONTWAIT) != n) {
         ngx_set_socket_errno(EMSGSIZE);
         return -1;
     }

@@ -25,8 +25,8 @@ ngx_uint_t ngx_http_sandbox_passed_refuse(ngx_fd_t fd);
 
 /*
  * What sbx_wire_recv_all() does, of a stream that nobody else reads, and no
- * descriptor is closed by it: with more than one, or with one that cannot be
- * had, it is -1 (EMSGSIZE), and what came stays in the queue.
+ * descriptor is closed by it: with more than there are numbers for it is -1
+ * (EMSGSIZE), and what came stays in the queue.
  */
 ssize_t ngx_http_sandbox_passed_receive(ngx_fd_t fd, u_char *buf, size_t size,
     int fds[SBX_WIRE_FDS_ALL], unsigned *nfds);
