@@ -828,6 +828,11 @@ sbx_init_exec_hang_up(sbx_init_command_t *c)
         return;
 
     case SBX_INIT_OVER:
+        /* the last of what it wrote, which waited for the call */
+        sbx_init_output_watch(c);
+        sbx_init_command_step(c);
+        return;
+
     case SBX_INIT_CLOSING:
         sbx_init_command_step(c);
         return;

@@ -597,6 +597,37 @@ test_terminate(void)
 }
 
 
+/* What it wrote last waits for a client that reads slowly, and then goes. */
+
+static void
+test_gone(void)
+{
+    int          pid;
+    char         look[64];
+    init_exec_t  x = { .argv = (const char *[]) { "sh", "-c",
+                       "head -c 10000000 /dev/zero & sleep 0.1", NULL } };
+    init_call_t  call;
+
+    init_exec_begin(&s, &x, &call);
+    init_send(call.fd, SBX_F_STDIN, NULL, 0);
+    fresh(&a);
+
+    while (a.r.pid == 0 && next(&call, &a) != 0) { /* void */ }
+
+    pid = a.r.pid;
+    (void) snprintf(look, sizeof(look),
+                    "kill -0 %d || { pgrep -x head >&2 && echo yes; }", pid);
+    ok(pid != 0 && init_until(&s, look),
+       "a command's leader ends, and what it began still writes");
+
+    whole(SBX_PROCESS_GET, pid, NULL);
+    ok(!(a.state.flags & SBX_STATE_EXITED),
+       "it goes on as long as its client does not read");
+    init_hang_up(&call);
+    ok(ends(pid), "it ends when the client goes");
+}
+
+
 int
 main(void)
 {
@@ -619,6 +650,7 @@ main(void)
     test_hostile();
     test_flood();
     test_leaks();
+    test_gone();
     test_terminate();
 
     ok(init_stop(&s), "the end of the control socket ends the session");
