@@ -78,7 +78,7 @@ sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds)
         } else if (s->secret) {
             /* the call that made it is sent again, unless who made it has
              * gone; one that comes later than this gets another */
-            (void) sbx_timer_set(&b->loop, &s->timer, SBX_ADOPT_CLAIM);
+            sbx_timer_set(&b->loop, &s->timer, SBX_ADOPT_CLAIM);
         }
 
         return 0;

@@ -663,8 +663,7 @@ sbx_broker_letters_wait(sbx_broker_t *b, int err)
     }
 
     sbx_event_set(&b->loop, &b->link_event, EPOLLIN);
-    (void) sbx_timer_set(&b->loop, &b->letters_timer,
-                         SBX_BROKER_LETTERS_WAIT);
+    sbx_timer_set(&b->loop, &b->letters_timer, SBX_BROKER_LETTERS_WAIT);
 }
 
 

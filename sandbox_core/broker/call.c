@@ -122,9 +122,9 @@ sbx_call_flush(sbx_call_out_t *call)
                 sbx_event_set(&call->broker->loop, &call->event,
                               EPOLLRDHUP|EPOLLOUT);
 
-                if (call->timer.index == 0) {
-                    (void) sbx_timer_set(&call->broker->loop, &call->timer,
-                                         SBX_CALL_STALL);
+                if (!call->timer.set) {
+                    sbx_timer_set(&call->broker->loop, &call->timer,
+                                  SBX_CALL_STALL);
                 }
 
                 return;

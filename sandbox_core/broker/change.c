@@ -740,7 +740,7 @@ sbx_change_clock(sbx_session_t *s)
     }
 
     left = at - sbx_broker_clock_ms();
-    (void) sbx_timer_set(loop, &s->expiry, left > 0 ? (uint64_t) left : 0);
+    sbx_timer_set(loop, &s->expiry, left > 0 ? (uint64_t) left : 0);
 }
 
 

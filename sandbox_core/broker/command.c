@@ -358,8 +358,8 @@ sbx_command_start(sbx_session_t *s, sbx_pending_t *p)
     s->ntasks++;
     b->ntasks++;
 
-    if (s->queue.index == 0) {
-        (void) sbx_timer_set(&b->loop, &s->queue, SBX_COMMAND_RETRY);
+    if (!s->queue.set) {
+        sbx_timer_set(&b->loop, &s->queue, SBX_COMMAND_RETRY);
     }
 }
 
@@ -595,8 +595,7 @@ sbx_command_queue_tick(sbx_timer_t *timer)
         p = sbx_node_of(s->tasks.next, sbx_pending_t, link);
 
         if (p->deadline > now) {
-            (void) sbx_timer_set(&s->broker->loop, &s->queue,
-                                 SBX_COMMAND_RETRY);
+            sbx_timer_set(&s->broker->loop, &s->queue, SBX_COMMAND_RETRY);
             return;
         }
 
@@ -705,13 +704,13 @@ sbx_command_soon(sbx_session_t *s, uint32_t ms)
         return;
     }
 
-    if (s->groups.index != 0
+    if (s->groups.set
         && s->groups.at <= sbx_now_us() + (uint64_t) ms * 1000)
     {
         return;
     }
 
-    (void) sbx_timer_set(&s->broker->loop, &s->groups, ms);
+    sbx_timer_set(&s->broker->loop, &s->groups, ms);
 }
 
 

@@ -61,8 +61,7 @@ sbx_command_tell(sbx_session_t *s, sbx_op_t op)
 void
 sbx_command_retry(sbx_session_t *s)
 {
-    if (s->queue.index == 0) {
-        (void) sbx_timer_set(&s->broker->loop, &s->queue,
-                             SBX_COMMAND_AGAIN);
+    if (!s->queue.set) {
+        sbx_timer_set(&s->broker->loop, &s->queue, SBX_COMMAND_AGAIN);
     }
 }

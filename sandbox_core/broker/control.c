@@ -96,8 +96,8 @@ sbx_control_accept(sbx_event_t *ev, uint32_t events)
         if (fd == -1) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
                 sbx_event_set(&b->loop, ev, 0);
-                (void) sbx_timer_set(&b->loop, &b->listen_timer,
-                                     SBX_CONTROL_ACCEPT_WAIT);
+                sbx_timer_set(&b->loop, &b->listen_timer,
+                              SBX_CONTROL_ACCEPT_WAIT);
             }
 
             return;
@@ -169,7 +169,7 @@ sbx_control_make(sbx_broker_t *b, int fd)
         return NULL;
     }
 
-    (void) sbx_timer_set(&b->loop, &control->timer, SBX_CONTROL_HELLO_WAIT);
+    sbx_timer_set(&b->loop, &control->timer, SBX_CONTROL_HELLO_WAIT);
 
     return control;
 }
@@ -348,8 +348,8 @@ sbx_control_event(sbx_event_t *ev, uint32_t events)
 
         if (sbx_discard_full(control->broker)) {
             sbx_event_set(&control->broker->loop, ev, 0);
-            (void) sbx_timer_set(&control->broker->loop, &control->again,
-                                 SBX_CONTROL_FULL_WAIT);
+            sbx_timer_set(&control->broker->loop, &control->again,
+                          SBX_CONTROL_FULL_WAIT);
             return;
         }
 

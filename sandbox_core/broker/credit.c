@@ -48,14 +48,12 @@ sbx_credit_begin(sbx_session_t *s)
     sbx_credit_gain(s, sbx_now_us());
 
     if (s->credit < SBX_CREDIT_LEAST
-        || sbx_cgroup_session_cpu(s->cgroup, &s->credit_cpu) != 0
-        || sbx_timer_set(&s->broker->loop, &s->credit_timer,
-                         SBX_CREDIT_WINDOW)
-           != 0)
+        || sbx_cgroup_session_cpu(s->cgroup, &s->credit_cpu) != 0)
     {
         return;
     }
 
+    sbx_timer_set(&s->broker->loop, &s->credit_timer, SBX_CREDIT_WINDOW);
     s->ahead = 1;
     s->credit_again = 0;
 
@@ -82,10 +80,11 @@ sbx_credit_tick(sbx_timer_t *timer)
     s->credit -= (int64_t) (cpu - s->credit_cpu);
     s->credit_cpu = cpu;
 
-    if (s->credit <= 0 || !s->credit_again
-        || sbx_timer_set(&s->broker->loop, timer, SBX_CREDIT_WINDOW) != 0)
-    {
+    if (s->credit <= 0 || !s->credit_again) {
         sbx_credit_stop(s);
+
+    } else {
+        sbx_timer_set(&s->broker->loop, timer, SBX_CREDIT_WINDOW);
     }
 
     s->credit_again = 0;

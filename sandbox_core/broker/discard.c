@@ -30,8 +30,8 @@ sbx_discard(sbx_broker_t *b, int fd)
 {
     sbx_closer_close(b->closer, fd);
 
-    if (b->closer != NULL && b->discard_timer.index == 0) {
-        (void) sbx_timer_set(&b->loop, &b->discard_timer, SBX_DISCARD_NUDGE);
+    if (b->closer != NULL && !b->discard_timer.set) {
+        sbx_timer_set(&b->loop, &b->discard_timer, SBX_DISCARD_NUDGE);
     }
 }
 
@@ -68,7 +68,7 @@ sbx_discard_nudge(sbx_timer_t *timer)
     }
 
     sbx_closer_nudge(b->closer);
-    (void) sbx_timer_set(&b->loop, &b->discard_timer, SBX_DISCARD_NUDGE);
+    sbx_timer_set(&b->loop, &b->discard_timer, SBX_DISCARD_NUDGE);
 }
 
 

@@ -206,7 +206,7 @@ sbx_outlet_start(sbx_broker_t *b)
     o->started = sbx_now_us();
 
     if (sbx_outlet_launch(b, &e) == 0) {
-        (void) sbx_timer_set(&b->loop, &o->timer, SBX_OUTLET_READY_WAIT);
+        sbx_timer_set(&b->loop, &o->timer, SBX_OUTLET_READY_WAIT);
         return;
     }
 
@@ -421,7 +421,7 @@ sbx_outlet_timer(sbx_timer_t *timer)
 
     if (o->killed) {
         (void) sbx_outlet_signal(o);
-        (void) sbx_timer_set(&b->loop, timer, SBX_OUTLET_KILL_WAIT);
+        sbx_timer_set(&b->loop, timer, SBX_OUTLET_KILL_WAIT);
 
     } else if (o->pid != 0 && !o->ready) {
         o->failing = 1;
@@ -444,7 +444,7 @@ void
 sbx_outlet_watch_over(sbx_broker_t *b)
 {
     b->outlet.asked = 0;
-    (void) sbx_timer_set(&b->loop, &b->outlet.watch, SBX_OUTLET_ASK);
+    sbx_timer_set(&b->loop, &b->outlet.watch, SBX_OUTLET_ASK);
 }
 
 
@@ -470,7 +470,7 @@ sbx_outlet_ask(sbx_timer_t *timer)
 
     o->asked++;
     o->ask = 1;
-    (void) sbx_timer_set(&b->loop, timer, SBX_OUTLET_ASK);
+    sbx_timer_set(&b->loop, timer, SBX_OUTLET_ASK);
     sbx_outlet_soon(b);
 }
 
@@ -483,7 +483,7 @@ sbx_outlet_soon(sbx_broker_t *b)
     o = &b->outlet;
 
     if (o->ready && o->stuck == 0) {
-        (void) sbx_timer_set(&b->loop, &o->pump, 0);
+        sbx_timer_set(&b->loop, &o->pump, 0);
     }
 }
 
@@ -507,7 +507,7 @@ sbx_outlet_kill(sbx_broker_t *b, const char *why)
     sbx_timer_del(&b->loop, &o->pump);
     sbx_timer_del(&b->loop, &o->watch);
     (void) sbx_outlet_signal(o);
-    (void) sbx_timer_set(&b->loop, &o->timer, SBX_OUTLET_KILL_WAIT);
+    sbx_timer_set(&b->loop, &o->timer, SBX_OUTLET_KILL_WAIT);
 }
 
 
@@ -555,7 +555,7 @@ sbx_outlet_again(sbx_broker_t *b)
         o->delay = SBX_OUTLET_DELAY_MAX;
     }
 
-    (void) sbx_timer_set(&b->loop, &o->timer, o->delay);
+    sbx_timer_set(&b->loop, &o->timer, o->delay);
 }
 
 

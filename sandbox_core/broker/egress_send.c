@@ -81,7 +81,7 @@ sbx_outlet_send(sbx_broker_t *b)
     }
 
     o->stuck = 0;
-    (void) sbx_timer_set(&b->loop, &o->pump, 0);
+    sbx_timer_set(&b->loop, &o->pump, 0);
 }
 
 
@@ -117,9 +117,8 @@ sbx_outlet_stuck(sbx_broker_t *b, int moved, int err)
 
     sbx_event_set(&b->loop, &o->control_event,
                   err == EAGAIN ? EPOLLIN|EPOLLOUT : EPOLLIN);
-    (void) sbx_timer_set(&b->loop, &o->pump,
-                         err == EAGAIN ? SBX_OUTLET_STUCK / 10
-                                       : SBX_OUTLET_RETRY);
+    sbx_timer_set(&b->loop, &o->pump,
+                  err == EAGAIN ? SBX_OUTLET_STUCK / 10 : SBX_OUTLET_RETRY);
 }
 
 

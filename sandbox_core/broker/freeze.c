@@ -39,18 +39,16 @@ sbx_freeze_await(sbx_session_t *s)
     fd = sbx_cgroup_session_events(s->cgroup);
 
     if (fd == -1 || sbx_cgroup_frozen(fd) != 0
-        || sbx_timer_set(&s->broker->loop, &s->still_timer, SBX_FREEZE_WAIT)
-           == -1
         || sbx_event_add(&s->broker->loop, &s->still, fd, EPOLLPRI) == -1)
     {
-        sbx_timer_del(&s->broker->loop, &s->still_timer);
-
         if (fd != -1) {
             (void) close(fd);
         }
 
         return 1;
     }
+
+    sbx_timer_set(&s->broker->loop, &s->still_timer, SBX_FREEZE_WAIT);
 
     return 0;
 }

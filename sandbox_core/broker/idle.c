@@ -31,8 +31,7 @@ sbx_idle_start(sbx_session_t *s)
     s->touched = sbx_now_us();
 
     if (s->info.idle_timeout != 0) {
-        (void) sbx_timer_set(&s->broker->loop, &s->idle,
-                             s->info.idle_timeout);
+        sbx_timer_set(&s->broker->loop, &s->idle, s->info.idle_timeout);
     }
 }
 
@@ -69,14 +68,14 @@ sbx_idle_tick(sbx_timer_t *timer)
     }
 
     if (left != 0) {
-        (void) sbx_timer_set(&s->broker->loop, timer, left);
+        sbx_timer_set(&s->broker->loop, timer, left);
         return;
     }
 
     if (!s->asked) {
         /* one that has no room for the question has calls to serve */
         s->asked = sbx_command_send(s, SBX_OP_BUSY) == 0;
-        (void) sbx_timer_set(&s->broker->loop, timer, SBX_IDLE_ANSWER);
+        sbx_timer_set(&s->broker->loop, timer, SBX_IDLE_ANSWER);
         return;
     }
 

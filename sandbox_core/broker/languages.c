@@ -92,7 +92,7 @@ sbx_languages_open(sbx_broker_t *b)
     l->event.handler = sbx_languages_event;
     l->event.data = b;
 
-    (void) sbx_timer_set(&b->loop, &l->timer, SBX_LANGUAGES_WAIT);
+    sbx_timer_set(&b->loop, &l->timer, SBX_LANGUAGES_WAIT);
 }
 
 

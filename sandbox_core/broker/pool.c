@@ -318,8 +318,8 @@ sbx_pool_touch(sbx_broker_t *b)
 void
 sbx_pool_soon(sbx_broker_t *b)
 {
-    if (b->pools.count != 0 && b->pools.timer.index == 0) {
-        (void) sbx_timer_set(&b->loop, &b->pools.timer, SBX_POOL_QUIET);
+    if (b->pools.count != 0 && !b->pools.timer.set) {
+        sbx_timer_set(&b->loop, &b->pools.timer, SBX_POOL_QUIET);
     }
 }
 
@@ -343,13 +343,12 @@ sbx_pool_tick(sbx_timer_t *timer)
     }
 
     if (now < pools->rest) {
-        (void) sbx_timer_set(&b->loop, timer,
-                             (pools->rest - now) / 1000 + 1);
+        sbx_timer_set(&b->loop, timer, (pools->rest - now) / 1000 + 1);
         return;
     }
 
     if (sbx_pool_busy(b)) {
-        (void) sbx_timer_set(&b->loop, timer, SBX_POOL_QUIET);
+        sbx_timer_set(&b->loop, timer, SBX_POOL_QUIET);
         return;
     }
 
@@ -363,7 +362,7 @@ sbx_pool_tick(sbx_timer_t *timer)
 
     if (pool == NULL) {
         if (again != 0) {
-            (void) sbx_timer_set(&b->loop, timer, (again - now) / 1000 + 1);
+            sbx_timer_set(&b->loop, timer, (again - now) / 1000 + 1);
         }
 
         return;
@@ -379,7 +378,7 @@ sbx_pool_tick(sbx_timer_t *timer)
 
     SBX_FAULT("broker-pool-begun");
     pools->half = 1;
-    (void) sbx_timer_set(&b->loop, timer, 1);
+    sbx_timer_set(&b->loop, timer, 1);
 }
 
 
@@ -535,7 +534,7 @@ sbx_pool_started(sbx_session_t *s)
     s->state = SBX_S_RUNNING;
     s->kernel = s->pool->config.kernels;
     sbx_timer_del(loop, &s->timer);
-    (void) sbx_timer_set(loop, &s->groups, 0);
+    sbx_timer_set(loop, &s->groups, 0);
     SBX_FAULT("broker-pool-started");
     sbx_pool_warm(s);
 }
@@ -551,8 +550,7 @@ sbx_pool_warm(sbx_session_t *s)
     while (s->kernel[0] != '\0') {
         if (sbx_pool_ask(s, s->kernel, &e) == 0) {
             SBX_FAULT("broker-pool-asked");
-            (void) sbx_timer_set(&s->broker->loop, &s->timer,
-                                 SBX_POOL_WARM_WAIT);
+            sbx_timer_set(&s->broker->loop, &s->timer, SBX_POOL_WARM_WAIT);
             return;
         }
 

@@ -254,7 +254,7 @@ sbx_pool_hand_over(sbx_session_t *s, const sbx_call_t *head,
     s->recorded = 0;
     sbx_create_info(s, head, body);
     s->info.usage.cpu_us = s->warm.cpu_us;
-    (void) sbx_timer_set(&b->loop, &s->timer, SBX_POOL_WAIT);
+    sbx_timer_set(&b->loop, &s->timer, SBX_POOL_WAIT);
 
     SBX_FAULT("broker-take-owned");
 
@@ -419,7 +419,7 @@ sbx_pool_gone(sbx_broker_t *b)
 {
     /* not now: who ends a session may hold a pool, which a create may free */
 
-    (void) sbx_timer_set(&b->loop, &b->pools.room, 0);
+    sbx_timer_set(&b->loop, &b->pools.room, 0);
 }
 
 

@@ -368,7 +368,7 @@ sbx_quota_failed(sbx_broker_t *b, int err)
 
     q->again.handler = sbx_quota_again;
     q->again.data = b;
-    (void) sbx_timer_set(&b->loop, &q->again, SBX_QUOTA_AGAIN);
+    sbx_timer_set(&b->loop, &q->again, SBX_QUOTA_AGAIN);
 }
 
 

@@ -104,7 +104,7 @@ sbx_resume_over(sbx_session_t *s, const sbx_error_t *e)
 
     while (!sbx_list_empty(&s->held)) {
         if (sbx_now_us() > until) {
-            (void) sbx_timer_set(&s->broker->loop, &s->held_timer, 0);
+            sbx_timer_set(&s->broker->loop, &s->held_timer, 0);
             return;
         }
 

@@ -73,14 +73,14 @@ sbx_samples_start(sbx_session_t *s)
         wait = s->info.seq * 397 % SBX_SAMPLES_EVERY;
     }
 
-    (void) sbx_timer_set(&s->broker->loop, &d->timer, wait);
+    sbx_timer_set(&s->broker->loop, &d->timer, wait);
 }
 
 
 void
 sbx_samples_stop(sbx_session_t *s)
 {
-    if (s->sampled.timer.index != 0) {
+    if (s->sampled.timer.set) {
         sbx_timer_del(&s->broker->loop, &s->sampled.timer);
         sbx_samples_look(s);
     }
@@ -95,7 +95,7 @@ sbx_samples_tick(sbx_timer_t *timer)
     s = timer->data;
 
     sbx_samples_look(s);
-    (void) sbx_timer_set(&s->broker->loop, timer, SBX_SAMPLES_EVERY);
+    sbx_timer_set(&s->broker->loop, timer, SBX_SAMPLES_EVERY);
 }
 
 

@@ -463,7 +463,7 @@ sbx_service_destroy(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
     if (s->state == SBX_S_TERMINATING
         && s->timer.at > sbx_now_us() + s->grace * 1000)
     {
-        (void) sbx_timer_set(&b->loop, &s->timer, s->grace);
+        sbx_timer_set(&b->loop, &s->timer, s->grace);
     }
 
     sbx_session_end(s, SBX_ENDED_DESTROYED, s->grace == 0);

@@ -354,7 +354,7 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
         return sbx_error(e, errno, SBX_E_INTERNAL, "epoll_ctl() failed");
     }
 
-    (void) sbx_timer_set(&b->loop, &s->timer, SBX_SESSION_LAUNCH_WAIT);
+    sbx_timer_set(&b->loop, &s->timer, SBX_SESSION_LAUNCH_WAIT);
 
     return sbx_session_watch(s, e);
 }
@@ -750,7 +750,7 @@ sbx_session_run(sbx_session_t *s)
     sbx_change_clock(s);
     sbx_idle_start(s);
     sbx_samples_start(s);
-    (void) sbx_timer_set(&b->loop, &s->groups, 0);
+    sbx_timer_set(&b->loop, &s->groups, 0);
 }
 
 

@@ -81,7 +81,7 @@ sbx_session_end(sbx_session_t *s, sbx_ended_t why, int kill_now)
     {
         s->state = SBX_S_TERMINATING;
         sbx_change_drop(s);
-        (void) sbx_timer_set(&b->loop, &s->timer, s->grace);
+        sbx_timer_set(&b->loop, &s->timer, s->grace);
         return;
     }
 
@@ -124,7 +124,7 @@ sbx_session_cut(sbx_session_t *s)
     if (s->ready && !s->watched && !s->exited
         && sbx_command_send(s, SBX_OP_CUT) == 0)
     {
-        (void) sbx_timer_set(&b->loop, &s->timer, SBX_SESSION_CUT_WAIT);
+        sbx_timer_set(&b->loop, &s->timer, SBX_SESSION_CUT_WAIT);
         return;
     }
 
@@ -169,7 +169,7 @@ sbx_session_kill(sbx_session_t *s)
 
     SBX_FAULT("broker-end-killed");
 
-    (void) sbx_timer_set(&b->loop, &s->timer, SBX_SESSION_KILL_WAIT);
+    sbx_timer_set(&b->loop, &s->timer, SBX_SESSION_KILL_WAIT);
     sbx_session_dying(s);
 }
 
@@ -187,8 +187,7 @@ sbx_session_dying(sbx_session_t *s)
     }
 
     if (s->watched) {
-        (void) sbx_timer_set(&s->broker->loop, &s->timer,
-                             SBX_SESSION_REAP_WAIT);
+        sbx_timer_set(&s->broker->loop, &s->timer, SBX_SESSION_REAP_WAIT);
     }
 }
 
@@ -227,7 +226,7 @@ sbx_session_remove(sbx_session_t *s)
     }
 
     if (rc == 1) {
-        (void) sbx_timer_set(&b->loop, &s->timer, s->backoff);
+        sbx_timer_set(&b->loop, &s->timer, s->backoff);
         s->backoff *= 2;
 
         if (s->backoff > SBX_SESSION_REMOVE_MAX) {

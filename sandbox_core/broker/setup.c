@@ -49,7 +49,7 @@ sbx_setup(sbx_broker_t *b, sbx_error_t *e)
             b->setup_delay = SBX_SETUP_AGAIN_MAX;
         }
 
-        (void) sbx_timer_set(&b->loop, &b->setup_timer, b->setup_delay);
+        sbx_timer_set(&b->loop, &b->setup_timer, b->setup_delay);
 
         return -1;
     }

@@ -432,6 +432,6 @@ sbx_sweep_tick(sbx_timer_t *timer)
     trees = sbx_sweep_trees(b);
 
     if (b->left.n != 0 || trees != 0) {
-        (void) sbx_timer_set(&b->loop, timer, SBX_SWEEP_AGAIN);
+        sbx_timer_set(&b->loop, timer, SBX_SWEEP_AGAIN);
     }
 }

@@ -40,7 +40,7 @@ sbx_unkept_refused(sbx_broker_t *b, const sbx_link_t *msg)
     b->unkept = 1;
     b->unkept_timer.handler = sbx_unkept_tick;
     b->unkept_timer.data = b;
-    (void) sbx_timer_set(&b->loop, &b->unkept_timer, SBX_UNKEPT_AGAIN);
+    sbx_timer_set(&b->loop, &b->unkept_timer, SBX_UNKEPT_AGAIN);
 }
 
 
@@ -128,7 +128,7 @@ sbx_unkept_tick(sbx_timer_t *timer)
     }
 
     (void) sbx_unkept_send(b, 1);
-    (void) sbx_timer_set(&b->loop, timer, SBX_UNKEPT_AGAIN);
+    sbx_timer_set(&b->loop, timer, SBX_UNKEPT_AGAIN);
 }
 
 

@@ -128,12 +128,9 @@ sbx_eg_conn_accept(sbx_event_t *ev, uint32_t events)
 
             sbx_event_set(&eg->loop, ev, 0);
 
-            if (eg->relay->pause.index == 0
-                && sbx_timer_set(&eg->loop, &eg->relay->pause,
-                                 SBX_EG_ACCEPT_PAUSE)
-                   != 0)
-            {
-                sbx_event_set(&eg->loop, ev, EPOLLIN);
+            if (!eg->relay->pause.set) {
+                sbx_timer_set(&eg->loop, &eg->relay->pause,
+                              SBX_EG_ACCEPT_PAUSE);
             }
 
             return;
@@ -461,9 +458,7 @@ sbx_eg_conn_connect(sbx_eg_conn_t *c)
         return -1;
     }
 
-    if (sbx_timer_set(loop, &c->timer, SBX_EG_CONNECT_WAIT) != 0) {
-        return -1;
-    }
+    sbx_timer_set(loop, &c->timer, SBX_EG_CONNECT_WAIT);
 
     SBX_FAULT("egress-conn-connecting");
 

@@ -208,7 +208,7 @@ sbx_eg_credit_timer(sbx_eg_session_t *s, uint64_t ms)
     s->credit_timer.handler = sbx_eg_credit_tick;
     s->credit_timer.data = s;
 
-    (void) sbx_timer_set(&s->egress->loop, &s->credit_timer, ms);
+    sbx_timer_set(&s->egress->loop, &s->credit_timer, ms);
 }
 
 
@@ -231,7 +231,7 @@ sbx_eg_credit_arm(sbx_eg_session_t *s)
         return;
     }
 
-    if (s->credit_timer.index != 0 || s->rate == 0
+    if (s->credit_timer.set || s->rate == 0
         || s->rate == SBX_UNLIMITED)
     {
         return;

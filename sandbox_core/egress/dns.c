@@ -158,7 +158,7 @@ sbx_dns_read(sbx_event_t *ev, uint32_t events)
     memset(&from, 0, sizeof(sbx_dns_from_t));
     from.fd = ev->fd;
 
-    for (i = 0; i < SBX_DNS_ROUND && s->dns->rest.index == 0; i++) {
+    for (i = 0; i < SBX_DNS_ROUND && !s->dns->rest.set; i++) {
         from.len = sizeof(from.peer);
         n = recvfrom(from.fd, buf, sizeof(buf), MSG_DONTWAIT|MSG_TRUNC,
                      &from.peer.any, &from.len);
@@ -255,11 +255,8 @@ sbx_dns_excess(sbx_eg_session_t *s, const sbx_dns_from_t *from,
     {
         sbx_eg_refused(s, SBX_REFUSED_LIMIT, NULL, SBX_DNS_PORT, q->name);
 
-        if (sbx_timer_set(&s->egress->loop, &s->dns->rest, SBX_DNS_REST)
-            == 0)
-        {
-            sbx_dns_listen(s, 0);
-        }
+        sbx_timer_set(&s->egress->loop, &s->dns->rest, SBX_DNS_REST);
+        sbx_dns_listen(s, 0);
 
         return -1;
     }

@@ -250,12 +250,8 @@ sbx_dns_lookup_wait(sbx_dns_lookup_t *lookup, const sbx_dns_from_t *from,
         return -1;
     }
 
-    if (sbx_list_empty(&lookup->waiters)
-        && sbx_timer_set(&s->egress->loop, &lookup->timer, SBX_DNS_WAIT)
-           == -1)
-    {
-        free(waiter);
-        return -1;
+    if (sbx_list_empty(&lookup->waiters)) {
+        sbx_timer_set(&s->egress->loop, &lookup->timer, SBX_DNS_WAIT);
     }
 
     waiter->from = *from;

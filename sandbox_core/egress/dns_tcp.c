@@ -82,9 +82,7 @@ sbx_eg_dns_accept(sbx_eg_session_t *s, int fd)
     sbx_list_append(&s->dns->conns, &conn->node);
     s->dns->nconns++;
 
-    if (sbx_timer_set(&s->egress->loop, &conn->timer, SBX_DNS_IDLE) == -1) {
-        sbx_dns_conn_close(conn);
-    }
+    sbx_timer_set(&s->egress->loop, &conn->timer, SBX_DNS_IDLE);
 }
 
 
@@ -241,8 +239,9 @@ sbx_dns_conn_next(sbx_dns_conn_t *conn)
     conn->in_len -= 2 + n;
     memmove(conn->in, conn->in + 2 + n, conn->in_len);
 
-    return sbx_timer_set(&s->egress->loop, &conn->timer, SBX_DNS_IDLE) == -1
-           ? -1 : 1;
+    sbx_timer_set(&s->egress->loop, &conn->timer, SBX_DNS_IDLE);
+
+    return 1;
 }
 
 

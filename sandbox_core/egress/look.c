@@ -140,7 +140,9 @@ sbx_eg_look_more(sbx_eg_conn_t *c, size_t n, int grown)
         ms = left < SBX_EG_LOOK_PACE ? left : SBX_EG_LOOK_PACE;
     }
 
-    return sbx_timer_set(&c->session->egress->loop, &c->timer, ms);
+    sbx_timer_set(&c->session->egress->loop, &c->timer, ms);
+
+    return 0;
 }
 
 

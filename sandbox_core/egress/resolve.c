@@ -385,7 +385,7 @@ sbx_eg_channel_wait(sbx_eg_channel_t *channel)
     }
 
     ms = (uint64_t) next->tv_sec * 1000 + next->tv_usec / 1000 + 1;
-    (void) sbx_timer_set(loop, &channel->timer, ms);
+    sbx_timer_set(loop, &channel->timer, ms);
 }
 
 

@@ -1,3 +1,11 @@
+/*
+ * Timers are in a pairing heap: each has those that it was once compared with
+ * and that are later as its children, in no order.  A timer that is set is
+ * compared with the first alone; when the first goes, its children are, two
+ * by two and then from the last to the first, which keeps all later such
+ * rounds short.
+ */
+
 #include "loop.h"
 #include "sandbox_util.h"
 
@@ -13,9 +21,8 @@
 static void sbx_loop_sweep(sbx_loop_t *loop);
 static int sbx_loop_wait_ms(const sbx_loop_t *loop);
 static void sbx_loop_expire(sbx_loop_t *loop);
-static void sbx_heap_place(sbx_loop_t *loop, sbx_timer_t *timer, size_t i);
-static void sbx_heap_up(sbx_loop_t *loop, size_t i);
-static void sbx_heap_down(sbx_loop_t *loop, size_t i);
+static sbx_timer_t *sbx_heap_join(sbx_timer_t *one, sbx_timer_t *two);
+static sbx_timer_t *sbx_heap_children(sbx_timer_t *timer);
 
 
 int
@@ -38,7 +45,6 @@ sbx_loop_done(sbx_loop_t *loop)
 {
     sbx_loop_sweep(loop);
 
-    free(loop->heap);
     free(loop->garbage);
 
     if (loop->epoll != -1) {
@@ -134,17 +140,17 @@ sbx_loop_wait_ms(const sbx_loop_t *loop)
 {
     uint64_t  now, ms;
 
-    if (loop->timers == 0) {
+    if (loop->first == NULL) {
         return -1;
     }
 
     now = sbx_now_us();
 
-    if (loop->heap[1]->at <= now) {
+    if (loop->first->at <= now) {
         return 0;
     }
 
-    ms = (loop->heap[1]->at - now + 999) / 1000;
+    ms = (loop->first->at - now + 999) / 1000;
 
     return ms > 60000 ? 60000 : (int) ms;
 }
@@ -157,7 +163,7 @@ sbx_loop_expire(sbx_loop_t *loop)
     uint64_t      now;
     sbx_timer_t  *timer;
 
-    if (loop->timers == 0) {
+    if (loop->first == NULL) {
         return;
     }
 
@@ -165,8 +171,8 @@ sbx_loop_expire(sbx_loop_t *loop)
 
     /* bounded, so that events are seen between many timers */
 
-    for (n = 0; n < SBX_LOOP_TIMERS && loop->timers != 0; n++) {
-        timer = loop->heap[1];
+    for (n = 0; n < SBX_LOOP_TIMERS && loop->first != NULL; n++) {
+        timer = loop->first;
 
         if (timer->at > now) {
             break;
@@ -233,118 +239,120 @@ sbx_event_del(sbx_loop_t *loop, sbx_event_t *ev)
 }
 
 
-int
+void
 sbx_timer_set(sbx_loop_t *loop, sbx_timer_t *timer, uint64_t ms)
 {
-    size_t         size;
-    sbx_timer_t  **heap;
-
     if (ms > SBX_LOOP_FOREVER) {
         ms = SBX_LOOP_FOREVER;
     }
 
     sbx_timer_del(loop, timer);
 
-    if (loop->timers + 2 > loop->size) {
-        size = loop->size ? loop->size * 2 : 64;
-        heap = realloc(loop->heap, size * sizeof(sbx_timer_t *));
-
-        if (heap == NULL) {
-            return -1;
-        }
-
-        loop->heap = heap;
-        loop->size = size;
-    }
-
     timer->at = sbx_now_us() + ms * 1000;
-
-    loop->timers++;
-    sbx_heap_place(loop, timer, loop->timers);
-    sbx_heap_up(loop, loop->timers);
-
-    return 0;
+    timer->set = 1;
+    loop->first = sbx_heap_join(loop->first, timer);
 }
 
 
 void
 sbx_timer_del(sbx_loop_t *loop, sbx_timer_t *timer)
 {
-    size_t        i;
-    sbx_timer_t  *last;
+    sbx_timer_t  *children;
 
-    i = timer->index;
-
-    if (i == 0) {
+    if (!timer->set) {
         return;
     }
 
-    timer->index = 0;
-    last = loop->heap[loop->timers];
-    loop->timers--;
+    timer->set = 0;
+    children = sbx_heap_children(timer);
 
-    if (last == timer) {
+    if (timer == loop->first) {
+        loop->first = children;
         return;
     }
 
-    sbx_heap_place(loop, last, i);
-    sbx_heap_up(loop, i);
-    sbx_heap_down(loop, last->index);
-}
+    if (timer->prev->child == timer) {
+        timer->prev->child = timer->next;
 
-
-static void
-sbx_heap_place(sbx_loop_t *loop, sbx_timer_t *timer, size_t i)
-{
-    loop->heap[i] = timer;
-    timer->index = i;
-}
-
-
-static void
-sbx_heap_up(sbx_loop_t *loop, size_t i)
-{
-    sbx_timer_t  *timer;
-
-    timer = loop->heap[i];
-
-    while (i > 1 && timer->at < loop->heap[i / 2]->at) {
-        sbx_heap_place(loop, loop->heap[i / 2], i);
-        i /= 2;
+    } else {
+        timer->prev->next = timer->next;
     }
 
-    sbx_heap_place(loop, timer, i);
+    if (timer->next != NULL) {
+        timer->next->prev = timer->prev;
+    }
+
+    timer->next = NULL;
+    timer->prev = NULL;
+    loop->first = sbx_heap_join(loop->first, children);
 }
 
 
-static void
-sbx_heap_down(sbx_loop_t *loop, size_t i)
+/* Of two that have no siblings, either of which may be none. */
+
+static sbx_timer_t *
+sbx_heap_join(sbx_timer_t *one, sbx_timer_t *two)
 {
-    size_t        child;
-    sbx_timer_t  *timer;
+    sbx_timer_t  *later;
 
-    timer = loop->heap[i];
-
-    for ( ;; ) {
-        child = i * 2;
-
-        if (child > loop->timers) {
-            break;
-        }
-
-        if (child < loop->timers
-            && loop->heap[child + 1]->at < loop->heap[child]->at)
-        {
-            child++;
-        }
-
-        if (timer->at <= loop->heap[child]->at) {
-            break;
-        }
-
-        sbx_heap_place(loop, loop->heap[child], i);
-        i = child;
+    if (one == NULL || two == NULL) {
+        return one != NULL ? one : two;
     }
 
-    sbx_heap_place(loop, timer, i);
+    later = two;
+
+    if (two->at < one->at) {
+        later = one;
+        one = two;
+    }
+
+    later->prev = one;
+    later->next = one->child;
+
+    if (later->next != NULL) {
+        later->next->prev = later;
+    }
+
+    one->child = later;
+
+    return one;
+}
+
+
+/* One of them with all others below; it has no child then. */
+
+static sbx_timer_t *
+sbx_heap_children(sbx_timer_t *timer)
+{
+    sbx_timer_t  *one, *two, *next, *pairs;
+
+    pairs = NULL;
+
+    for (one = timer->child; one != NULL; one = next) {
+        two = one->next;
+        next = NULL;
+
+        if (two != NULL) {
+            next = two->next;
+            two->next = NULL;
+            two->prev = NULL;
+        }
+
+        one->next = NULL;
+        one->prev = NULL;
+
+        one = sbx_heap_join(one, two);
+        one->next = pairs;
+        pairs = one;
+    }
+
+    timer->child = NULL;
+
+    for (one = NULL; pairs != NULL; pairs = next) {
+        next = pairs->next;
+        pairs->next = NULL;
+        one = sbx_heap_join(one, pairs);
+    }
+
+    return one;
 }

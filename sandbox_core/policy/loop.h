@@ -24,18 +24,24 @@ struct sbx_event_s {
     unsigned      active:1;
 };
 
+/*
+ * A node of the loop's heap, whose memory is its owner's: setting a timer
+ * needs none, so it cannot fail, and what a timer is to end does end.
+ */
+
 struct sbx_timer_s {
     uint64_t      at;             /* microseconds, monotonic */
-    size_t        index;          /* in the heap, from 1; 0: not set */
     void        (*handler)(sbx_timer_t *timer);
     void         *data;
+    sbx_timer_t  *child;          /* the first of those that are later */
+    sbx_timer_t  *next;           /* of the same parent */
+    sbx_timer_t  *prev;           /* of the same; or the parent */
+    unsigned      set:1;
 };
 
 typedef struct {
     int           epoll;
-    sbx_timer_t **heap;           /* heap[0] is not used */
-    size_t        timers;
-    size_t        size;
+    sbx_timer_t  *first;          /* the next timer; NULL: none is set */
     void        **garbage;
     size_t        ngarbage;
     size_t        garbage_size;
@@ -59,8 +65,8 @@ void sbx_event_set(sbx_loop_t *loop, sbx_event_t *ev, uint32_t events);
 /* Before the descriptor is closed. */
 void sbx_event_del(sbx_loop_t *loop, sbx_event_t *ev);
 
-/* Sets or moves; ms from now. -1: out of memory. */
-int sbx_timer_set(sbx_loop_t *loop, sbx_timer_t *timer, uint64_t ms);
+/* Sets or moves; ms from now. */
+void sbx_timer_set(sbx_loop_t *loop, sbx_timer_t *timer, uint64_t ms);
 void sbx_timer_del(sbx_loop_t *loop, sbx_timer_t *timer);
 
 

@@ -4,8 +4,11 @@
 #include "sandbox_util.h"
 #include "tap.h"
 
+#include <malloc.h>
 
-#define TIMERS  500
+
+#define TIMERS   500
+#define CHANGES  20000
 
 
 static sbx_loop_t   loop;
@@ -18,7 +21,7 @@ static unsigned     fired, wrong, met;
 static void
 fire(sbx_timer_t *timer)
 {
-    if (timer->at < last || timer->index != 0) {
+    if (timer->at < last || timer->set) {
         wrong++;
     }
 
@@ -39,7 +42,7 @@ static void
 again(sbx_timer_t *timer)
 {
     if (++fired < 5) {
-        (void) sbx_timer_set(&loop, timer, 0);
+        sbx_timer_set(&loop, timer, 0);
         return;
     }
 
@@ -75,47 +78,53 @@ int
 main(void)
 {
     int           i, pipes[2];
+    size_t        before;
     unsigned      kept;
     sbx_error_t   e;
-    sbx_timer_t   end, repeat;
+    sbx_timer_t   end, repeat, *one;
 
     is_int(sbx_loop_init(&loop, &e), 0, "a loop is made");
 
     srand(7);
     kept = 0;
+    before = mallinfo2().uordblks;
 
     for (i = 0; i < TIMERS; i++) {
         timers[i].handler = fire;
-        (void) sbx_timer_set(&loop, &timers[i], (uint64_t) (rand() % 40));
+        sbx_timer_set(&loop, &timers[i], (uint64_t) (rand() % 40));
     }
 
-    for (i = 0; i < TIMERS; i += 3) {
-        (void) sbx_timer_set(&loop, &timers[i], (uint64_t) (rand() % 40));
-    }
+    for (i = 0; i < CHANGES; i++) {
+        one = &timers[rand() % TIMERS];
 
-    for (i = 0; i < TIMERS; i++) {
-        if (i % 5 == 0) {
-            sbx_timer_del(&loop, &timers[i]);
-            sbx_timer_del(&loop, &timers[i]);
+        if (rand() % 3 == 0) {
+            sbx_timer_del(&loop, one);
+            sbx_timer_del(&loop, one);
 
         } else {
-            kept++;
+            sbx_timer_set(&loop, one, (uint64_t) (rand() % 40));
         }
     }
 
-    end.index = 0;
+    for (i = 0; i < TIMERS; i++) {
+        kept += timers[i].set;
+    }
+
+    ok(mallinfo2().uordblks == before, "setting timers takes no memory");
+
+    end.set = 0;
     end.handler = stop;
-    (void) sbx_timer_set(&loop, &end, 60);
+    sbx_timer_set(&loop, &end, 60);
     run();
 
     is_int(fired, kept, "every timer that was not deleted fires once");
     is_int(wrong, 0, "in order, and free to be set again");
-    is_int((int64_t) loop.timers, 0, "none is left");
+    ok(loop.first == NULL, "none is left");
 
     fired = 0;
-    repeat.index = 0;
+    repeat.set = 0;
     repeat.handler = again;
-    (void) sbx_timer_set(&loop, &repeat, 0);
+    sbx_timer_set(&loop, &repeat, 0);
     run();
     is_int(fired, 5, "a handler may set its own timer again");
 

@@ -580,7 +580,7 @@ run(void)
     guarded = 0;
     eg.loop.stop = 0;
     guard.handler = guard_over;
-    (void) sbx_timer_set(&eg.loop, &guard, DNS_GUARD);
+    sbx_timer_set(&eg.loop, &guard, DNS_GUARD);
     (void) sbx_loop_run(&eg.loop, &e);
     sbx_timer_del(&eg.loop, &guard);
 
@@ -608,9 +608,19 @@ turns(unsigned n)
 
     while (n--) {
         eg.loop.stop = 0;
-        (void) sbx_timer_set(&eg.loop, &turn, 1);
+        sbx_timer_set(&eg.loop, &turn, 1);
         (void) sbx_loop_run(&eg.loop, NULL);
         sbx_timer_del(&eg.loop, &turn);
+    }
+}
+
+
+static void
+timers_over(sbx_timer_t *timer)
+{
+    for ( /* void */ ; timer != NULL; timer = timer->next) {
+        timer->at = 0;
+        timers_over(timer->child);
     }
 }
 
@@ -619,12 +629,7 @@ turns(unsigned n)
 static void
 time_over(void)
 {
-    size_t  i;
-
-    for (i = 1; i <= eg.loop.timers; i++) {
-        eg.loop.heap[i]->at = 0;
-    }
-
+    timers_over(eg.loop.first);
     turns(2);
 }
 

@@ -156,8 +156,8 @@ check_step(unsigned what, unsigned n)
 
     case 6:
         if (n & 1) {
-            must(conn->timer.index != 0);
-            conn->timer.index = 0;
+            must(conn->timer.set);
+            conn->timer.set = 0;
             conn->timer.handler(&conn->timer);
         }
 
@@ -197,7 +197,7 @@ check_turns(void)
             return;
         }
 
-        must(conn->event.active && conn->timer.index != 0);
+        must(conn->event.active && conn->timer.set);
         events = 0;
 
         if (in_read < in_len || in_ended) {
@@ -374,13 +374,11 @@ sbx_event_del(sbx_loop_t *loop, sbx_event_t *ev)
 }
 
 
-int
+void
 sbx_timer_set(sbx_loop_t *loop, sbx_timer_t *timer, uint64_t ms)
 {
     must(loop == &eg.loop && ms == SBX_DNS_IDLE && closed == 0);
-    timer->index = 1;
-
-    return 0;
+    timer->set = 1;
 }
 
 
@@ -388,7 +386,7 @@ void
 sbx_timer_del(sbx_loop_t *loop, sbx_timer_t *timer)
 {
     must(loop == &eg.loop);
-    timer->index = 0;
+    timer->set = 0;
 }
 
 

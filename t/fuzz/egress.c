@@ -133,7 +133,7 @@ turn(void)
 {
     sbx_error_t  e;
 
-    must(sbx_timer_set(&eg->loop, &timer, 0) == 0);
+    sbx_timer_set(&eg->loop, &timer, 0);
     must(sbx_loop_run(&eg->loop, &e) == 0);
     eg->loop.stop = 0;
     told();

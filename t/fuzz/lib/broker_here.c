@@ -510,12 +510,12 @@ broker_turns(void)
         }
 
         if (epoll_wait(loop->epoll, &event, 1, 0) != 1
-            && (loop->timers == 0 || loop->heap[1]->at > now_us))
+            && (loop->first == NULL || loop->first->at > now_us))
         {
             return;
         }
 
-        must(sbx_timer_set(loop, &stop_timer, 0) == 0);
+        sbx_timer_set(loop, &stop_timer, 0);
         loop->stop = 0;
         must(sbx_loop_run(loop, &e) == 0);
         sbx_timer_del(loop, &stop_timer);
