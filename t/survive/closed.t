@@ -10,6 +10,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/../lib";
 
+use IPC::Open2 qw(open2);
 use Test::More;
 use SandboxTest;
 use SandboxTest::Exhaust;
@@ -122,6 +123,95 @@ subtest 'what a first process has made' => sub {
     }
 
     $t->allow(qr/sandbox call (?:brought|cannot be read)/);
+    $t->finish;
+};
+
+
+# Threads that stand still, as those do whose descriptor's end takes long.
+# Their tracer has them until it ends.
+
+my $TRACER = <<'PYTHON';
+import ctypes, os, sys
+SEIZE, INTERRUPT, WALL = 0x4206, 0x4207, 0x40000000
+c = ctypes.CDLL(None, use_errno=True)
+c.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p,
+                     ctypes.c_void_p]
+for tid in map(int, sys.argv[1:]):
+    if c.ptrace(SEIZE, tid, None, None) or c.ptrace(INTERRUPT, tid, None, None):
+        print(os.strerror(ctypes.get_errno()), flush=True)
+        sys.exit()
+    os.waitpid(tid, WALL)
+print('stopped', flush=True)
+sys.stdin.read()
+PYTHON
+
+sub stopped {
+    my (@tids) = @_;
+
+    my $pid = open2(my $out, my $in, '/usr/bin/python3', '-c', $TRACER, @tids);
+    my $line = <$out> // '';
+    chomp $line;
+
+    return { pid => $pid, in => $in, line => $line };
+}
+
+sub go_on {
+    my ($tracer) = @_;
+
+    close $tracer->{in};
+    waitpid $tracer->{pid}, 0;
+
+    return;
+}
+
+
+subtest 'more than may wait to be closed' => sub {
+    my $t = server(workers => 1);
+    my $s = create_ok();
+    my $file = put($s, 'f', 'x' x 1000);
+    my $ticks = ticks($s);
+    my ($worker) = workers();
+    my $before = fds($worker);
+    my @closers = grep { $_ != $worker }
+                  map { m{(\d+)$} } glob "/proc/$worker/task/*";
+    my $tracer = stopped(@closers);
+
+    if ($tracer->{line} ne 'stopped') {
+        go_on($tracer);
+        plan(skip_all => "no thread can be stopped: $tracer->{line}");
+    }
+
+    is($file->{status}, 201, 'a file');
+    is(scalar @closers, 2, 'the two threads that close stand still');
+
+    # each download has a descriptor that somebody else has passed
+
+    my ($n, $res) = (0);
+
+    while ($n < 1000) {
+        $res = call('GET', "/sessions/$s/files/f");
+        last if $res->{status} != 200;
+        $n++;
+    }
+
+    cmp_ok($n, '>=', 500, 'files that were passed');
+    cmp_ok($n, '<=', 513, 'which wait to be closed, 512 and no more');
+    cmp_ok(fds($worker) - $before, '>=', $n, 'are all there');
+    told_to_wait($res, 'the next call');
+    told_to_wait(exec_call($s, 'touch run'), 'a command');
+    told_to_wait(create(), 'a new session');
+    told_to_wait(destroy($s), 'the end of one');
+    is(call('GET', '/nosuch')->{status}, 404, 'the server serves');
+    goes_on($ticks, 'what had begun goes on');
+
+    go_on($tracer);
+    ok((until_true { fds($worker) <= $before + 1 }), 'all are closed');
+
+    is(call('GET', '/health')->{json}{sessions}, 1, 'no session was made');
+    is(run($s, 'ls')->{stdout}, "f\n", 'and no command run');
+    is(get($s, 'f')->{body}, 'x' x 1000, 'calls are answered again');
+    close $ticks->{s};
+    is(destroy($s)->{status}, 204, 'and it can be ended');
     $t->finish;
 };
 
