@@ -120,10 +120,14 @@ int sbx_json_bind(const void *text, size_t size,
 
 /*
  * Whether a text, which comes in pieces, is one JSON value: UTF-8, no escape
- * that is half a surrogate pair, no deeper than SBX_JSON_CHECK_DEPTH.  It
- * takes no memory but this.  _end(): 0, or -1; sbx_json_check() is all three.
+ * that is half a surrogate pair, no deeper than SBX_JSON_CHECK_DEPTH, and no
+ * number that is beyond those of a double or longer than the two bounds below:
+ * for such a one parsers give up the text as a whole.  It takes no memory but
+ * this.  _end(): 0, or -1; sbx_json_check() is all three.
  */
-#define SBX_JSON_CHECK_DEPTH   64         /* bits of .objects */
+#define SBX_JSON_CHECK_DEPTH      64      /* bits of .objects */
+#define SBX_JSON_NUMBER_DIGITS    1000
+#define SBX_JSON_NUMBER_EXPONENT  999
 
 typedef struct {
     const char  *word;            /* what is left of it */
@@ -136,6 +140,11 @@ typedef struct {
     uint16_t     code;
     uint8_t      pair;            /* its first half is there */
     uint8_t      name;            /* the string is a member's */
+    uint16_t     digits;          /* of a number */
+    uint16_t     whole;           /* those before its point */
+    uint16_t     exponent;
+    uint8_t      minus;           /* the exponent's sign */
+    int8_t       order;           /* its digits and the largest's */
 } sbx_json_check_t;
 
 void sbx_json_check_begin(sbx_json_check_t *c);

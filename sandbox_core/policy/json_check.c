@@ -9,6 +9,9 @@
 #include <string.h>
 
 
+#define SBX_JSON_CHECK_LARGEST   309      /* digits of the largest double */
+
+
 /* What comes next. */
 
 typedef enum {
@@ -37,6 +40,12 @@ typedef enum {
 } sbx_json_check_state_t;
 
 
+/* The first digits of the largest double: what follows them makes none that
+ * is rounded up to more. */
+
+static const char  sbx_json_check_largest[] = "17976931348623157";
+
+
 static sbx_json_check_state_t sbx_json_check_value(sbx_json_check_t *c,
     uint8_t b);
 static sbx_json_check_state_t sbx_json_check_open(sbx_json_check_t *c,
@@ -57,6 +66,11 @@ static sbx_json_check_state_t sbx_json_check_word(sbx_json_check_t *c,
     uint8_t b);
 static sbx_json_check_state_t sbx_json_check_number(sbx_json_check_t *c,
     uint8_t b);
+static sbx_json_check_state_t sbx_json_check_digits(sbx_json_check_t *c,
+    uint8_t b, sbx_json_check_state_t state);
+static sbx_json_check_state_t sbx_json_check_exponent(sbx_json_check_t *c,
+    uint8_t b);
+static int sbx_json_check_range(const sbx_json_check_t *c);
 static sbx_json_check_state_t sbx_json_check_byte(sbx_json_check_t *c,
     uint8_t b);
 static int sbx_json_check_blank(uint8_t b);
@@ -104,11 +118,13 @@ sbx_json_check_end(const sbx_json_check_t *c)
     switch ((sbx_json_check_state_t) c->state) {
 
     case SBX_JSON_CHECK_AFTER:
+        return 0;
+
     case SBX_JSON_CHECK_ZERO:
     case SBX_JSON_CHECK_DIGITS:
     case SBX_JSON_CHECK_FRACTION:
     case SBX_JSON_CHECK_EXPONENT:
-        return 0;
+        return sbx_json_check_range(c) ? 0 : -1;
 
     default:
         return -1;
@@ -211,6 +227,12 @@ sbx_json_check_byte(sbx_json_check_t *c, uint8_t b)
 static sbx_json_check_state_t
 sbx_json_check_value(sbx_json_check_t *c, uint8_t b)
 {
+    c->digits = 0;
+    c->whole = 0;
+    c->exponent = 0;
+    c->minus = 0;
+    c->order = 0;
+
     switch (b) {
 
     case '{':
@@ -227,7 +249,7 @@ sbx_json_check_value(sbx_json_check_t *c, uint8_t b)
         return SBX_JSON_CHECK_MINUS;
 
     case '0':
-        return SBX_JSON_CHECK_ZERO;
+        return sbx_json_check_digits(c, b, SBX_JSON_CHECK_ZERO);
 
     case 't':
         c->word = "rue";
@@ -242,8 +264,9 @@ sbx_json_check_value(sbx_json_check_t *c, uint8_t b)
         return SBX_JSON_CHECK_WORD;
 
     default:
-        return sbx_json_check_digit(b) ? SBX_JSON_CHECK_DIGITS
-                                       : SBX_JSON_CHECK_BAD;
+        return sbx_json_check_digit(b)
+               ? sbx_json_check_digits(c, b, SBX_JSON_CHECK_DIGITS)
+               : SBX_JSON_CHECK_BAD;
     }
 }
 
@@ -419,25 +442,29 @@ sbx_json_check_number(sbx_json_check_t *c, uint8_t b)
     switch ((sbx_json_check_state_t) c->state) {
 
     case SBX_JSON_CHECK_MINUS:
-        return (b == '0') ? SBX_JSON_CHECK_ZERO
-               : digit ? SBX_JSON_CHECK_DIGITS : SBX_JSON_CHECK_BAD;
+        return digit ? sbx_json_check_digits(c, b, (b == '0')
+                                                   ? SBX_JSON_CHECK_ZERO
+                                                   : SBX_JSON_CHECK_DIGITS)
+                     : SBX_JSON_CHECK_BAD;
 
     case SBX_JSON_CHECK_POINT:
-        return digit ? SBX_JSON_CHECK_FRACTION : SBX_JSON_CHECK_BAD;
+        return digit ? sbx_json_check_digits(c, b, SBX_JSON_CHECK_FRACTION)
+                     : SBX_JSON_CHECK_BAD;
 
     case SBX_JSON_CHECK_E:
         if (b == '+' || b == '-') {
+            c->minus = (b == '-');
             return SBX_JSON_CHECK_SIGN;
         }
 
-        return digit ? SBX_JSON_CHECK_EXPONENT : SBX_JSON_CHECK_BAD;
+        return digit ? sbx_json_check_exponent(c, b) : SBX_JSON_CHECK_BAD;
 
     case SBX_JSON_CHECK_SIGN:
-        return digit ? SBX_JSON_CHECK_EXPONENT : SBX_JSON_CHECK_BAD;
+        return digit ? sbx_json_check_exponent(c, b) : SBX_JSON_CHECK_BAD;
 
     case SBX_JSON_CHECK_DIGITS:
         if (digit) {
-            return SBX_JSON_CHECK_DIGITS;
+            return sbx_json_check_digits(c, b, SBX_JSON_CHECK_DIGITS);
         }
 
         /* fall through */
@@ -450,20 +477,73 @@ sbx_json_check_number(sbx_json_check_t *c, uint8_t b)
         break;
 
     case SBX_JSON_CHECK_FRACTION:
-        if (digit || e) {
-            return e ? SBX_JSON_CHECK_E : SBX_JSON_CHECK_FRACTION;
+        if (digit) {
+            return sbx_json_check_digits(c, b, SBX_JSON_CHECK_FRACTION);
+        }
+
+        if (e) {
+            return SBX_JSON_CHECK_E;
         }
 
         break;
 
     default:
         if (digit) {
-            return SBX_JSON_CHECK_EXPONENT;
+            return sbx_json_check_exponent(c, b);
         }
+    }
+
+    if (!sbx_json_check_range(c)) {
+        return SBX_JSON_CHECK_BAD;
     }
 
     return sbx_json_check_blank(b) ? SBX_JSON_CHECK_AFTER
                                    : sbx_json_check_after(c, b);
+}
+
+
+/* Both counts stay below what their types hold. */
+
+static sbx_json_check_state_t
+sbx_json_check_digits(sbx_json_check_t *c, uint8_t b,
+    sbx_json_check_state_t state)
+{
+    if (c->digits == SBX_JSON_NUMBER_DIGITS) {
+        return SBX_JSON_CHECK_BAD;
+    }
+
+    if (c->order == 0 && c->digits < sizeof(sbx_json_check_largest) - 1) {
+        c->order = (int8_t) (b - (uint8_t) sbx_json_check_largest[c->digits]);
+    }
+
+    c->digits++;
+    c->whole += (state != SBX_JSON_CHECK_FRACTION);
+
+    return state;
+}
+
+
+static sbx_json_check_state_t
+sbx_json_check_exponent(sbx_json_check_t *c, uint8_t b)
+{
+    c->exponent = (uint16_t) (c->exponent * 10 + (b - (unsigned) '0'));
+
+    return (c->exponent > SBX_JSON_NUMBER_EXPONENT) ? SBX_JSON_CHECK_BAD
+                                                   : SBX_JSON_CHECK_EXPONENT;
+}
+
+
+/* Whether it is no more than the largest double. */
+
+static int
+sbx_json_check_range(const sbx_json_check_t *c)
+{
+    int  power;
+
+    power = c->whole + (c->minus ? -c->exponent : c->exponent);
+
+    return power < SBX_JSON_CHECK_LARGEST
+           || (power == SBX_JSON_CHECK_LARGEST && c->order <= 0);
 }
 
 

@@ -148,11 +148,52 @@ test_depth(void)
 }
 
 
+/* Whatever makes of it a double, or an integer, can. */
+
+static void
+test_numbers(void)
+{
+    size_t       i;
+    static char  text[2000];
+
+    static const row_t  rows[] = {
+        { "1.7976931348623157e308", 0, 1, "the largest double" },
+        { "-17976931348623157.0001E+292", 0, 1, "written otherwise" },
+        { "1.7976931348623158e308", 0, 0, "one that is rounded to no other" },
+        { "[2e308]", 0, 0, "more, in an array" },
+        { "{\"a\":1e309}", 0, 0, "or in an object" },
+        { "1e400", 0, 0, "far more" },
+        { "9e307", 0, 1, "less" },
+        { "5e-324", 0, 1, "the smallest" },
+        { "1e-999", 0, 1, "one that is rounded to nothing" },
+        { "1e-1000", 0, 0, "whose exponent is too long" },
+        { "0e1000", 0, 0, "or that of nothing" },
+        { "[1e308,2e308]", 0, 0, "the second of two" },
+        { "[2e-308,1e308,17e307,0.1e308]", 0, 1, "several" }
+    };
+
+    for (i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        is_int(check(rows[i].text, strlen(rows[i].text)), rows[i].good,
+               rows[i].name);
+    }
+
+    memset(text, '1', sizeof(text));
+    ok(check(text, 309), "an integer as large");
+    ok(!check(text, 310), "one that is larger");
+    text[1] = '8';
+    ok(!check(text, 309), "by what comes first");
+    text[1] = '.';
+    ok(check(text, 1001), "as many digits as there may be");
+    ok(!check(text, 1002), "one more");
+}
+
+
 int
 main(void)
 {
     test_texts();
     test_depth();
+    test_numbers();
 
     return done_testing();
 }
