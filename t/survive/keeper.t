@@ -12,6 +12,7 @@ use lib "$FindBin::Bin/../lib";
 
 use JSON::PP ();
 use Test::More;
+use SandboxTest::Connect;
 use SandboxTest::Fault;
 use SandboxTest::Flight;
 use SandboxTest::More;
@@ -19,7 +20,9 @@ use SandboxTest::Net;
 
 my $AT = '203.0.113.10';
 my $net = SandboxTest::Net->new;
-my $t = $net->server(workers => 2, http => <<'CONF');
+my $t = $net->server(workers => 2, server => <<'E2B', http => <<'CONF');
+        location /e2b/ { sandbox_api e2b; }
+E2B
     sandbox_egress allow *;
     sandbox_template pooled { egress allow *; }
     sandbox_pool pooled sessions=2;
@@ -302,6 +305,166 @@ sub refused_all {
     return is_deeply(\@wrong, [], 'every call is 503, E5001, Retry-After: 1');
 }
 
+# The same by the protocol of E2B, in the form that each of its planes has:
+# of sandboxes and files, JSON; of port 49999, text; of Connect, its own code,
+# of a stream in its last message.  A port is the native API's.
+
+my %E2B = (
+    control => {
+        'POST v2/sandboxes' => { templateID => 'base' },
+        'POST sandboxes' => { templateID => 'base' },
+        'GET v2/sandboxes' => undef,
+        'GET sandboxes' => undef,
+        'GET sandboxes/metrics' => '?sandbox_ids=ID',
+        'GET sandboxes/ID' => undef,
+        'DELETE sandboxes/ID' => undef,
+        'POST sandboxes/ID/timeout' => { timeout => 60 },
+        'POST sandboxes/ID/refreshes' => { duration => 60 },
+        'POST sandboxes/ID/pause' => {},
+        'POST sandboxes/ID/resume' => {},
+        'POST sandboxes/ID/connect' => { timeout => 60 },
+        'POST v2/sandboxes/ID/connect' => { timeout => 60 },
+        'PUT sandboxes/ID/network' => {},
+        'GET sandboxes/ID/metrics' => undef,
+        'GET sandboxes/ID/logs' => undef,
+        'GET v2/sandboxes/ID/logs' => undef,
+    },
+    data => {
+        'GET health' => undef,
+        'GET metrics' => undef,
+        'GET envs' => undef,
+        'GET files' => '?path=f',
+        'POST files' => '?path=f',
+        'POST files/compose' => { source_paths => [ 'f' ],
+                                  destination => 'g' },
+    },
+    code => {
+        'GET health' => undef,
+        'POST execute' => { code => '1' },
+        'GET contexts' => undef,
+        'POST contexts' => {},
+        'POST contexts/ID/restart' => undef,
+        'DELETE contexts/ID' => undef,
+    },
+    rpc => {
+        'process.Process/List' => {},
+        'process.Process/Update' => { process => { pid => 2 } },
+        'process.Process/SendInput' => { process => { pid => 2 },
+                                         input => { stdin => 'eA==' } },
+        'process.Process/SendSignal' => { process => { pid => 2 },
+                                          signal => 'SIGNAL_SIGKILL' },
+        'process.Process/CloseStdin' => { process => { pid => 2 } },
+        'filesystem.Filesystem/Stat' => { path => 'f' },
+        'filesystem.Filesystem/MakeDir' => { path => 'f' },
+        'filesystem.Filesystem/Move' => { source => 'f',
+                                          destination => 'g' },
+        'filesystem.Filesystem/ListDir' => { path => '.' },
+        'filesystem.Filesystem/Remove' => { path => 'f' },
+        'filesystem.Filesystem/CreateWatcher' => { path => '.' },
+        'filesystem.Filesystem/GetWatcherEvents' => { watcherId => 'w1-10-1' },
+        'filesystem.Filesystem/RemoveWatcher' => { watcherId => 'w1-10-1' },
+        'code.CodeInterpreter/Execute' => { code => '1' },
+        'code.CodeInterpreter/CreateContext' => {},
+        'code.CodeInterpreter/ListContexts' => {},
+        'code.CodeInterpreter/RestartContext' => { contextId => 'c' },
+        'code.CodeInterpreter/RemoveContext' => { contextId => 'c' },
+    },
+    stream => {
+        'process.Process/Start' => { process => { cmd => 'true' } },
+        'process.Process/Connect' => { process => { pid => 2 } },
+        'process.Process/StreamInput' =>
+            { start => { process => { pid => 2 } } },
+        'filesystem.Filesystem/WatchDir' => { path => '.' },
+    },
+);
+
+# Those that ask no session, or are there to be refused.
+
+my @ALONE = ('GET health', 'GET templates', 'GET v2/templates',
+             'GET templates/aliases/ID', 'DELETE templates/ID', 'POST ID');
+
+sub e2b_routes {
+    my ($plane) = @_;
+
+    my $text = slurp("$SandboxTest::ROOT/ngx_sandbox_module/e2b/"
+                     . "ngx_http_sandbox_e2b_$plane.c");
+    my %in;
+
+    $text =~ s/\bLOOK\(/{ NGX_HTTP_GET, /g;
+    $text =~ s/\bRPC\(/{ NGX_HTTP_POST, /g;
+    $text =~ s/\bTELL\(/{ /g;
+    $in{"$1 " . $2 =~ s/\{\w+\}/ID/gr} = 1
+        while $text =~ /\{\s*NGX_HTTP_(\w+),\s*"([^"]+)"/g;
+
+    return keys %in;
+}
+
+sub e2b_refused {
+    my ($id, $plane, $call) = @_;
+
+    my $what = $E2B{$plane}{$call};
+    my ($method, $path) = $call =~ / / ? split(/ /, $call) : ('POST', $call);
+    my $type = $plane eq 'stream' ? 'application/connect+json'
+                                  : 'application/json';
+    my %h = $plane eq 'control'
+        ? ('X-API-Key' => 'e2b_' . '0' x 40)
+        : (%{ rpc_headers($id) },
+           'E2b-Sandbox-Port' => $plane eq 'code' ? 49999 : 49983);
+    my $body = ref $what ? json_of($what) : undef;
+
+    $body = 'x' if $call eq 'POST files';
+    $type = 'application/octet-stream' if $call eq 'POST files';
+    $body = envelope($body) if $plane eq 'stream';
+    $h{'Content-Type'} = $type if defined $body;
+    $path .= $what if defined $what && !ref $what;
+    $path =~ s/ID/$id/;
+
+    my $res = call($method, "/$path", base => '/e2b', body => $body,
+                   headers => \%h);
+    my $json = $res->{json} // {};
+    my $later = $res->{headers}{'retry-after'} // 'no time';
+
+    if ($plane eq 'stream') {
+        my ($last) = (envelopes($res->{body}))[-1];
+        my $error = eval { JSON::PP::decode_json($last->[1])->{error} } // {};
+        return "$res->{status} $last->[0] " . ($error->{code} // 'no code');
+    }
+
+    return join ' ', $res->{status}, $json->{code} // 'no code',
+                $plane eq 'rpc' ? () : $later;
+}
+
+my %FORM = (control => '503 503 1', data => '503 503 1',
+            code => '503 no code 1', rpc => '503 unavailable',
+            stream => '200 2 unavailable');
+
+sub refused_e2b {
+    my ($id) = @_;
+
+    my %all = map { my $p = $_; map { (/ / ? $_ : "POST $_") => 1 }
+                                keys %{ $E2B{$p} } } keys %E2B;
+    my %there = map { $_ => 1 } map { e2b_routes($_) } qw(control envd code);
+
+    delete @there{@ALONE};
+    is_deeply([ grep { !/ health$/ } sort keys %all ], [ sort keys %there ],
+              'every route of E2B is called');
+
+    my @wrong;
+
+    for my $plane (sort keys %E2B) {
+        for my $call (sort keys %{ $E2B{$plane} }) {
+            my $got = e2b_refused($id, $plane, $call);
+            push @wrong, "$plane $call: $got" if $got ne $FORM{$plane};
+        }
+    }
+
+    my $res = call('GET', '/', base => '/e2b', headers => {
+        'E2b-Sandbox-Id' => $id, 'E2b-Sandbox-Port' => 8000 });
+    push @wrong, "port: $res->{status}" if $res->{status} != 503;
+
+    return is_deeply(\@wrong, [], 'and each is refused in its own form');
+}
+
 sub stopped {
     my (@pids) = @_;
 
@@ -379,6 +542,7 @@ for my $way (@WAYS) {
         is_problem($res, 503, 'E5001', 'the API says that it cannot');
         is($res->{headers}{'retry-after'}, 1, 'and to come again');
         refused_all($id) if $first;
+        refused_e2b($id) if $first;
         $first = 0;
 
         ok($t->reload, 'a reload');
