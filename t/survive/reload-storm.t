@@ -23,7 +23,12 @@ use SandboxTest::More;
 my $LONG = $ENV{SANDBOX_TEST_LONG};
 my $RELOADS = $LONG ? 200 : 30;
 
-my $t = server();
+# Nothing that is in flight is cut, however long the storm takes here.
+
+my $t = server(edit => sub {
+    s/^worker_shutdown_timeout .*;/worker_shutdown_timeout 1h;/m
+        or die 'no worker_shutdown_timeout';
+});
 my @pair = ($t->keeper, $t->broker);
 my $master = $t->master;
 

@@ -347,8 +347,12 @@ sub expect {
         my $frame = time < $deadline ? $self->next($deadline - time) : undef;
 
         if (!$frame || $frame->[0] == 8) {
+            my $end = $frame ? 'closed: ' . join ' ', unpack 'n a*', $frame->[1]
+                    : time < $deadline ? 'the connection has ended'
+                    : 'nothing more comes';
+
             $self->{closed} //= $frame;
-            Test::More::diag("no $pattern in: $self->{seen}");
+            Test::More::diag("no $pattern in: $self->{seen} ($end)");
             return '';
         }
 
