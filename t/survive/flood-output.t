@@ -38,17 +38,17 @@ is_deeply([ two() ], [ 2 * MB, JSON::PP::false() ], 'two megabytes are kept');
 
 my $before = rss($worker);
 my $body = json_of({ cmd => 'head -c 64M /dev/zero; head -c 64M /dev/zero >&2;'
-                            . ' sleep 100',
-                     timeout_s => 60, max_output_bytes => 64 * MB });
+                            . ' sleep 1000',
+                     timeout_s => undef, max_output_bytes => 64 * MB });
 my @clients = map {
     open_request(POST => "/sessions/$s/exec", body => $body,
                  headers => { 'Content-Type' => 'application/json' })
 } 1 .. MANY;
 
-ok(until_true {
-       my $r = run($s, 'ps -e -o args= | grep -c "^[s]leep 100"');
+ok((until_true {
+       my $r = run($s, 'ps -e -o args= | grep -c "^[s]leep 1000"');
        $r->{stdout} == MANY;
-   }, 'all of it is written') or diag(run($s, 'ps -ef')->{stdout});
+   } 30), 'all of it is written') or diag(run($s, 'ps -ef')->{stdout});
 
 my $has = (rss($worker) - $before) / MB;
 

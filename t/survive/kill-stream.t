@@ -301,7 +301,8 @@ for my $row (@MATRIX) {
 
 subtest 'keeper and broker at once' => sub {
     my $exec = ask(dial(), POST => "/sessions/$id/exec",
-                   json => { cmd => 'touch begun; sleep 100' });
+                   json => { cmd => 'touch begun; sleep 1000',
+                             timeout_s => undef });
     my $upload = ask(dial(), PUT => "/sessions/$id/files/new", body => 'half',
                      length => 1000);
 
