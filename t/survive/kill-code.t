@@ -217,6 +217,64 @@ subtest 'the broker and an interpreter at once' => sub {
     others_live_on();
 };
 
+# Its start is held up by the session's own variable: what bash reads before
+# the driver tells that it has begun, and waits until it may go on.
+
+subtest 'an interpreter that is killed while it starts' => sub {
+    my $s = victim(env => { BASH_ENV => '/mnt/shared/start' });
+    my $kernel = sub {
+        my ($pid) = grep {
+            (slurp("/proc/$_/cmdline") // '') =~ /driver\.sh/
+        } SandboxTest::children(init_of($s));
+        return $pid;
+    };
+
+    run($s, 'echo \'echo >> /mnt/shared/begun;'
+            . ' [ -e /mnt/shared/go ] || sleep 1000\' > /mnt/shared/start');
+
+    my $killed = sub {
+        my ($n, $name, $call) = @_;
+        my $job = async { $call->() };
+
+        ok((until_true { lines('begun') == $n } 20), "$name: one starts");
+
+        my $pid = $kernel->();
+
+        ok(kill('KILL', $pid) && SandboxTest::gone([ $pid ]),
+           'and is killed');
+
+        return $job->get;
+    };
+
+    my $res = $killed->(1, 'for a run', sub {
+        code_call($s, 'echo out', language => 'bash') });
+
+    is("$res->{status} " . ($res->{json}{error}{name} // ''),
+       '200 KernelDied', 'the run is told so');
+    is($res->{json}{stdout}, '', 'and was not begun');
+
+    $res = $killed->(2, 'for a context', sub {
+        call('POST', "/sessions/$s/contexts", json => { language => 'bash' });
+    });
+    is_problem($res, 503, 'E5001', 'whose maker is told');
+    like($res->{json}{detail}, qr/before it was ready/, 'and why');
+
+    my $all = call('GET', "/sessions/$s/contexts")->{json}{contexts};
+
+    is_deeply([ grep { $_->{context_id} ne 'bash' } @$all ], [],
+              'there is no such context');
+    is($kernel->(), undef, 'nor a process of either');
+
+    run($s, 'touch /mnt/shared/go');
+
+    my $next = code($s, 'echo $((6 * 7))', language => 'bash');
+
+    is($next->{stdout}, "42\n", 'the next one is started, and runs code');
+    is($next->{execution_count}, 1, 'its first');
+    is(destroy($s)->{status}, 204, 'the session ends');
+    others_live_on();
+};
+
 destroy($id);
 kill_finish();
 done_testing();

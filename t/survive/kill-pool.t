@@ -163,5 +163,33 @@ strike($_, 'held', in => [ $t->broker ]) for @INIT[0, 1];
     $s->unharmed("$name: nobody notices");
 }
 
+# The interpreter of the one that is being made: before its first process has
+# heard anything of it, and when that is about to tell that it is warm.
+
+for my $point (qw(init-exec-started init-warm-warmed)) {
+    my $name = "an interpreter killed at $point";
+
+    ok(full(), "$name: the pool is full");
+
+    my $failed = metric('pool_failures_total{template="pooled"}');
+    my $res = $s->struck(point => $point, name => $name,
+                         in => [ $t->broker ], call => \&make,
+                         victim => sub {
+        my ($init) = @_;
+        my ($kernel) = grep {
+            (SandboxTest::slurp("/proc/$_/cmdline") // '') =~ /driver\.sh/
+        } SandboxTest::children($init);
+
+        return $kernel;
+    });
+
+    ok((until_true {
+        metric('pool_failures_total{template="pooled"}') > $failed } 20),
+       "$name: it is counted");
+    made($res, $name);
+    ok(full(), "$name: another one is made");
+    made(make(), "$name: the next one");
+}
+
 $s->over;
 done_testing();
