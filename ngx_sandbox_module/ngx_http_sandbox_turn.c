@@ -81,11 +81,15 @@ ngx_http_sandbox_turn_spend(size_t bytes)
 }
 
 
+/* Who is called in line has begun before its time was over. */
+
 ngx_uint_t
 ngx_http_sandbox_turn_over(void)
 {
-    return !ngx_http_sandbox_running
-           && ngx_http_sandbox_spent >= NGX_HTTP_SANDBOX_TURN_BYTES;
+    return ngx_http_sandbox_running
+           ? ngx_http_sandbox_turn_time() - ngx_http_sandbox_begun
+             >= NGX_HTTP_SANDBOX_TURN_TIME
+           : ngx_http_sandbox_spent >= NGX_HTTP_SANDBOX_TURN_BYTES;
 }
 
 

@@ -7,6 +7,8 @@
 
 /* bytes that one turn of the event loop goes through */
 #define NGX_HTTP_SANDBOX_E2B_TURN         (128 * 1024)
+/* what a byte that gzip brings out counts as, among those that only come */
+#define NGX_HTTP_SANDBOX_E2B_INFLATED     4
 /* of what comes before, between and after the parts of a form, besides what an
  * upload may have: as much as the heads of all of them */
 #define NGX_HTTP_SANDBOX_E2B_AROUND                                           \
@@ -348,7 +350,7 @@ ngx_http_sandbox_e2b_post_inflate(ngx_http_sandbox_e2b_post_t *post)
         post->pos = post->inflated;
         post->last = post->inflated + n;
         post->turn += n;
-        ngx_http_sandbox_turn_spend(n);
+        ngx_http_sandbox_turn_spend(n * NGX_HTTP_SANDBOX_E2B_INFLATED);
         post->barren -= ngx_min(post->barren, (off_t) (n + n / 64));
         return NGX_OK;
 
