@@ -113,7 +113,7 @@ sub under {
 
     my %bound = (%GROWTH, %o);
     my $before = $self->memory;
-    my $fds = $self->descriptors;
+    my $fds = $self->rest;
 
     $self->forget_peaks;
 
@@ -427,6 +427,28 @@ sub descriptors {
 
     return { map { $_ => fds($p->{$_}[0]) } grep { $p->{$_} && $p->{$_}[0] }
              qw(worker broker keeper egress) };
+}
+
+
+# The same, when nothing is on its way any more: what a session that was just
+# made has the keeper store may still be.
+
+sub rest {
+    my ($self) = @_;
+
+    my ($fds, $were, $same) = ({}, '', 0);
+
+    until_true {
+        $fds = $self->descriptors;
+
+        my $now = join ' ', map { "$_ $fds->{$_}" } sort keys %$fds;
+
+        $same = $now eq $were ? $same + 1 : 0;
+        $were = $now;
+        $same == 5
+    } 10;
+
+    return $fds;
 }
 
 
