@@ -69,6 +69,7 @@ sub within { return $_[0] * $SandboxTest::SLOW }
 #   max_upload, uid_range     values of those directives
 #   reuseport      each worker listens by itself, so that both are met
 #   worker_header  X-Worker tells which one answered
+#   edit           changes what is then in $_
 
 sub server {
     my (%o) = @_;
@@ -90,6 +91,7 @@ sub server {
             s/^(    server \{\n)/$1        sandbox_max_json 4m;\n/m;
             s/^(    server \{\n)/$1        sandbox_max_upload $upload;\n/m;
             s/(listen [^;]*);/$1 reuseport;/ if $o{reuseport};
+            $o{edit}->() if $o{edit};
         });
 
     ($PORT, $PREFIX) = ($T->port, $T->prefix);
