@@ -65,7 +65,7 @@ sub hand_over {
         open my $f, '>>', $log or die "$log: $!";
     }
 
-    system('chown', '-R', "$USER:$USER", "$p/run", "$p/logs") == 0
+    system('chown', '-RH', "$USER:$USER", "$p/run", "$p/logs") == 0
         or die "chown: $?";
 
     return;
