@@ -233,6 +233,12 @@ ngx_http_sandbox_body_over(ngx_http_request_t *r)
     rev = r->connection->read;
     ctx = ngx_http_sandbox_ctx(r);
 
+    /* nobody waits for the client any more */
+
+    if (rev->timer_set) {
+        ngx_del_timer(rev);
+    }
+
     if (ctx->route->body != NGX_HTTP_SANDBOX_BODY_NONE
         && !ngx_http_sandbox_turn_may(rev, ctx->body.len))
     {
@@ -240,10 +246,6 @@ ngx_http_sandbox_body_over(ngx_http_request_t *r)
         r->read_event_handler = ngx_http_sandbox_body_read;
         ngx_http_sandbox_turn_wait(r->connection->read);
         return;
-    }
-
-    if (rev->timer_set) {
-        ngx_del_timer(rev);
     }
 
     r->read_event_handler = ngx_http_block_reading;

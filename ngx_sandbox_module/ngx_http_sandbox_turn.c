@@ -49,6 +49,12 @@ static ngx_uint_t        ngx_http_sandbox_running;
 static ngx_uint_t        ngx_http_sandbox_stop;
 static uint64_t          ngx_http_sandbox_begun;
 
+/* Who is the first in line, and has not asked yet whether to go on, and to do
+ * what is long. */
+
+static ngx_uint_t        ngx_http_sandbox_first;
+static ngx_uint_t        ngx_http_sandbox_alone;
+
 
 void
 ngx_http_sandbox_turn_init(ngx_cycle_t *cycle)
@@ -81,15 +87,23 @@ ngx_http_sandbox_turn_spend(size_t bytes)
 }
 
 
-/* Who is called in line has begun before its time was over. */
+/* However slow the machine, the first of a line does something: it is let the
+ * first time that it asks. */
 
 ngx_uint_t
 ngx_http_sandbox_turn_over(void)
 {
-    return ngx_http_sandbox_running
-           ? ngx_http_sandbox_turn_time() - ngx_http_sandbox_begun
-             >= NGX_HTTP_SANDBOX_TURN_TIME
-           : ngx_http_sandbox_spent >= NGX_HTTP_SANDBOX_TURN_BYTES;
+    if (!ngx_http_sandbox_running) {
+        return ngx_http_sandbox_spent >= NGX_HTTP_SANDBOX_TURN_BYTES;
+    }
+
+    if (ngx_http_sandbox_first) {
+        ngx_http_sandbox_first = 0;
+        return 0;
+    }
+
+    return ngx_http_sandbox_turn_time() - ngx_http_sandbox_begun
+           >= NGX_HTTP_SANDBOX_TURN_TIME;
 }
 
 
@@ -189,10 +203,11 @@ ngx_http_sandbox_turn_may(ngx_event_t *ev, size_t bytes)
         return 0;
     }
 
-    if (bytes <= NGX_HTTP_SANDBOX_TURN_LONG
+    if (bytes <= NGX_HTTP_SANDBOX_TURN_LONG || ngx_http_sandbox_alone
         || ngx_http_sandbox_turn_time() - ngx_http_sandbox_begun
            < NGX_HTTP_SANDBOX_TURN_BEGUN)
     {
+        ngx_http_sandbox_alone = 0;
         return 1;
     }
 
@@ -217,6 +232,8 @@ ngx_http_sandbox_turn_run(ngx_event_t *ev)
     ngx_http_sandbox_begun = ngx_http_sandbox_turn_time();
     ngx_http_sandbox_running = 1;
     ngx_http_sandbox_stop = 0;
+    ngx_http_sandbox_first = 1;
+    ngx_http_sandbox_alone = 1;
 
     while (!ngx_queue_empty(&ngx_http_sandbox_line)) {
         q = ngx_queue_head(&ngx_http_sandbox_line);
@@ -224,6 +241,8 @@ ngx_http_sandbox_turn_run(ngx_event_t *ev)
 
         ngx_delete_posted_event(next);
         next->handler(next);
+        ngx_http_sandbox_first = 0;
+        ngx_http_sandbox_alone = 0;
 
         if (ngx_http_sandbox_stop
             || ngx_http_sandbox_turn_time() - ngx_http_sandbox_begun

@@ -82,14 +82,18 @@ sbx_call_event(sbx_event_t *ev, uint32_t events)
 static void
 sbx_call_told(sbx_call_out_t *call)
 {
+    int          fds[SBX_WIRE_FDS_ALL];
     ssize_t      n;
+    unsigned     nfds;
     sbx_frame_t  frame;
 
     if (call->created == NULL || !call->last || call->start != call->end) {
         return;
     }
 
-    n = recv(call->fd, &frame, sizeof(sbx_frame_t), MSG_DONTWAIT);
+    n = sbx_wire_recv_all(call->fd, &frame, sizeof(sbx_frame_t), fds, &nfds,
+                          MSG_DONTWAIT);
+    sbx_discard_all(call->broker, fds, nfds);
 
     if (n == (ssize_t) sizeof(sbx_frame_t) && frame.type == SBX_F_END
         && frame.length == 0)
