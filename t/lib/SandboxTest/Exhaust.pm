@@ -30,7 +30,8 @@ our @EXPORT = qw(exhaust_server few_files enough_files open_files quiet
 # Of the time of a look, the most that a process may have a processor, and the
 # most that it may have one or wait for one: what tries again without end has
 # or wants one always, whoever else is running; what wakes up now and then
-# waits each time on a machine that is busy.
+# waits each time on a machine that is busy; and one that is emulated stands
+# still now and then, which is looked at for longer.
 
 use constant {
     LOOK => 0.4,
@@ -179,7 +180,7 @@ sub at_rest {
     my %before = map { $_ => [ used($_) ] } @pids;
     my $began = time;
 
-    sleep LOOK;
+    sleep within(LOOK);
 
     my $wall = time - $began;
     my @busy = grep {
