@@ -405,8 +405,10 @@ sbx_session_free(sbx_session_t *s)
     sbx_ids_give(s->broker, s);
     sbx_quota_give(s);
 
+    /* it was removed: its blocks are freed with the last descriptor of it */
+
     if (s->dir != -1) {
-        (void) close(s->dir);
+        sbx_discard(s->broker, s->dir);
     }
 
     if (s->cgroup != NULL) {
