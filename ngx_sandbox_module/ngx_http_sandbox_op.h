@@ -120,14 +120,15 @@ typedef struct {
 } ngx_http_sandbox_op_output_t;
 
 /*
- * What a worker keeps for answers, of all requests together, is bounded: each
- * may keep 1 MB of a kind, and what is above comes out of 256 MB of all.  len
- * is kept already; returns how much of "more" may be, which is counted until
- * the request is over, or 0 where that is less than "least", and then nothing
- * is counted.  *shared is NULL at first.
+ * What a worker holds for answers and streams, of all requests together, is
+ * bounded: each may hold 1 MB of a kind, and what is above comes out of 256 MB
+ * of all.  len is what is held of a kind from now on, more or less than
+ * before; NGX_DECLINED: there is no room for so much, and what was counted
+ * stays so.  The end of the request gives it all back.  *shared is NULL at
+ * first.
  */
-size_t ngx_http_sandbox_op_share(ngx_http_request_t *r, size_t **shared,
-    size_t len, size_t more, size_t least);
+ngx_int_t ngx_http_sandbox_op_share(ngx_http_request_t *r, size_t **shared,
+    size_t len);
 
 /* Keeps what a frame brought, up to the cap; NGX_ERROR: out of memory. */
 ngx_int_t ngx_http_sandbox_op_output(ngx_http_request_t *r,

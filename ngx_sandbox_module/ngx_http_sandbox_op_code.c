@@ -152,6 +152,7 @@ ngx_http_sandbox_op_code_start(ngx_http_request_t *r,
     if (code->stream != NULL) {
         code->stream->call = call;
         code->stream->data = code;
+        code->stream->gone = ngx_http_sandbox_op_code_gone;
     }
 
     *rc = ngx_http_sandbox_op_start(r, call);

@@ -39,6 +39,7 @@ typedef struct {
                                                      that is kept */
     size_t                          text_len;
     size_t                          text_at;      /* what is written of it */
+    size_t                          text_size;    /* its memory */
     sbx_json_check_t                check;
     u_char                          tail[4];      /* of a character */
     size_t                          tail_len;
@@ -49,6 +50,8 @@ typedef struct {
     unsigned                        open:1;
     unsigned                        in_field:1;
     unsigned                        spoiled:1;    /* is read, and dropped */
+    unsigned                        cut:1;        /* so is what comes */
+    unsigned                        told:1;       /* a stream sends it */
     unsigned                        skip:1;       /* the field is */
     unsigned                        is_json:1;    /* the field */
     unsigned                        is_kept:1;
@@ -84,7 +87,8 @@ typedef struct {
     void                          (*field)(ngx_http_sandbox_op_code_t *code,
                                       const ngx_str_t *name);
     void                          (*kept)(ngx_http_sandbox_op_code_t *code);
-    /* It is whole: as a stream's _send() returns. */
+    /* It is whole: as a stream's _send() returns.  A stream that is given its
+     * memory sets .told first. */
     ngx_int_t                     (*result)(ngx_http_sandbox_call_t *call);
     ngx_int_t                     (*end)(ngx_http_sandbox_call_t *call,
                                       sbx_f_ran_t *ran);
@@ -157,6 +161,13 @@ ngx_int_t ngx_http_sandbox_op_code_result(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload);
 /* What a long field of it takes, turn after turn. */
 void ngx_http_sandbox_op_code_result_turn(ngx_event_t *ev);
+/* Forgets the result that comes, or has come, with its memory. */
+void ngx_http_sandbox_op_code_drop(ngx_http_sandbox_op_code_t *code,
+    ngx_http_request_t *r);
+/* A stream's gone(): so is a result that it told of. */
+void ngx_http_sandbox_op_code_gone(ngx_http_sandbox_stream_t *s);
+/* How much is kept until the end, of results and the error. */
+size_t ngx_http_sandbox_op_code_kept(const ngx_http_sandbox_op_code_t *code);
 
 /* The stream's header, where it was not sent; as _open() returns. */
 ngx_int_t ngx_http_sandbox_op_code_open(ngx_http_sandbox_call_t *call);

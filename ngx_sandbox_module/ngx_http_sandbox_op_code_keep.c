@@ -45,9 +45,9 @@ ngx_http_sandbox_op_code_keep(ngx_http_sandbox_op_code_t *code,
 
     if (j->size + code->plain.size + size > NGX_HTTP_SANDBOX_OP_RESULTS_MAX
         || ngx_http_sandbox_op_share(r, &code->shared,
-                                     (size_t) (j->size + code->plain.size),
-                                     (size_t) size, (size_t) size)
-           < (size_t) size)
+                                     ngx_http_sandbox_op_code_kept(code)
+                                     + (size_t) size)
+           != NGX_OK)
     {
         code->results_cut = 1;
         return NGX_OK;

@@ -6,6 +6,10 @@
  *
  * Of some fields it is known at their end how they are told.  What is long of
  * those is written in turns of the worker, and the call waits.
+ *
+ * All of it is counted in what the worker may hold, until it is sent or
+ * dropped.  What there is no room for is dropped at once; of an error the
+ * beginning is told.
  */
 
 #include "ngx_http_sandbox_op_code.h"
@@ -16,29 +20,37 @@
 /* of a text that is kept, what is written at once */
 #define NGX_HTTP_SANDBOX_OP_RESULT_STEP  65536
 
+/* of an error, what is told in any case */
+#define NGX_HTTP_SANDBOX_OP_ERROR_LEAST  65536
+
 
 static ngx_int_t ngx_http_sandbox_op_result_begin(
     ngx_http_sandbox_call_t *call, const sbx_f_result_t *frame);
+static void ngx_http_sandbox_op_result_clear(
+    ngx_http_sandbox_op_code_t *code);
+static ngx_int_t ngx_http_sandbox_op_result_whole(
+    ngx_http_sandbox_call_t *call);
 static ngx_int_t ngx_http_sandbox_op_result_field(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
 static ngx_int_t ngx_http_sandbox_op_result_name(
-    ngx_http_sandbox_op_code_t *code, const ngx_str_t *name, uint64_t size);
+    ngx_http_sandbox_call_t *call, const ngx_str_t *name, uint64_t size);
 static ngx_uint_t ngx_http_sandbox_op_result_known(
     ngx_http_sandbox_op_result_t *result, const ngx_str_t *name);
 static ngx_uint_t ngx_http_sandbox_op_result_is_json(const ngx_str_t *name);
 static ngx_int_t ngx_http_sandbox_op_result_piece(
     ngx_http_sandbox_call_t *call, const u_char *data, size_t len);
-static void ngx_http_sandbox_op_result_bound(
-    ngx_http_sandbox_op_code_t *code);
+static void ngx_http_sandbox_op_result_bound(ngx_http_sandbox_call_t *call);
+static ngx_uint_t ngx_http_sandbox_op_result_fits(
+    ngx_http_sandbox_call_t *call);
 static void ngx_http_sandbox_op_result_text(
     ngx_http_sandbox_op_result_t *result, const u_char *data, size_t len,
     ngx_uint_t last);
 static ngx_int_t ngx_http_sandbox_op_result_field_end(
     ngx_http_sandbox_call_t *call);
 static ngx_uint_t ngx_http_sandbox_op_result_step(
-    ngx_http_sandbox_op_code_t *code);
+    ngx_http_sandbox_call_t *call);
 static ngx_int_t ngx_http_sandbox_op_result_field_over(
-    ngx_http_sandbox_op_code_t *code);
+    ngx_http_sandbox_call_t *call);
 static ngx_int_t ngx_http_sandbox_op_result_failed(
     ngx_http_sandbox_call_t *call);
 
@@ -89,53 +101,106 @@ ngx_http_sandbox_op_result_failed(ngx_http_sandbox_call_t *call)
 }
 
 
-/* One that was not whole is dropped.  What was sent of a stream has gone by
- * now, and so may its memory. */
+/* One that was not whole is dropped. */
 
 static ngx_int_t
 ngx_http_sandbox_op_result_begin(ngx_http_sandbox_call_t *call,
     const sbx_f_result_t *frame)
 {
-    ngx_pool_t                    *pool;
     ngx_http_sandbox_op_code_t    *code;
     ngx_http_sandbox_op_result_t  *result;
 
     code = call->data;
     result = &code->result;
-    pool = result->pool;
 
     if (frame->kind > SBX_RESULT_ERROR || frame->fields != 0) {
         return NGX_ABORT;
     }
 
-    if (pool == NULL) {
-        pool = ngx_create_pool(NGX_HTTP_SANDBOX_OP_RESULT_POOL,
-                               call->request->connection->log);
+    if (result->pool == NULL) {
+        result->pool = ngx_create_pool(NGX_HTTP_SANDBOX_OP_RESULT_POOL,
+                                       call->request->connection->log);
 
-        if (pool == NULL) {
+        if (result->pool == NULL) {
             return NGX_ERROR;
         }
-
-    } else {
-        ngx_reset_pool(pool);
     }
 
-    ngx_memzero(result, sizeof(ngx_http_sandbox_op_result_t));
+    ngx_http_sandbox_op_code_drop(code, call->request);
 
-    result->pool = pool;
     result->kind = frame->kind;
     result->room = SBX_RESULTS_MAX;
+    result->fields = 0;
     result->open = 1;
+    result->in_field = 0;
+    result->spoiled = 0;
+    result->cut = 0;
 
-    ngx_http_sandbox_json_init(&result->json, pool);
-    ngx_http_sandbox_json_init(&result->more, pool);
-    ngx_http_sandbox_json_init(&result->plain, pool);
+    return NGX_OK;
+}
+
+
+/* There is nothing of a result, and room for one. */
+
+static void
+ngx_http_sandbox_op_result_clear(ngx_http_sandbox_op_code_t *code)
+{
+    ngx_http_sandbox_op_result_t  *result;
+
+    result = &code->result;
+
+    if (result->pool != NULL) {
+        ngx_reset_pool(result->pool);
+    }
+
+    ngx_http_sandbox_json_init(&result->json, result->pool);
+    ngx_http_sandbox_json_init(&result->more, result->pool);
+    ngx_http_sandbox_json_init(&result->plain, result->pool);
 
     result->to = &result->json;
     result->json.ascii = code->form->ascii;
     result->more.ascii = code->form->ascii;
 
-    return NGX_OK;
+    result->nnames = 0;
+    result->text = NULL;
+    result->text_len = 0;
+    result->text_at = 0;
+    result->text_size = 0;
+    result->told = 0;
+}
+
+
+void
+ngx_http_sandbox_op_code_drop(ngx_http_sandbox_op_code_t *code,
+    ngx_http_request_t *r)
+{
+    ngx_http_sandbox_op_result_clear(code);
+
+    /* less than before, which always fits */
+
+    (void) ngx_http_sandbox_op_share(r, &code->shared,
+                                     ngx_http_sandbox_op_code_kept(code));
+}
+
+
+size_t
+ngx_http_sandbox_op_code_kept(const ngx_http_sandbox_op_code_t *code)
+{
+    return (size_t) (code->results.size + code->plain.size
+                     + code->error.size);
+}
+
+
+void
+ngx_http_sandbox_op_code_gone(ngx_http_sandbox_stream_t *s)
+{
+    ngx_http_sandbox_op_code_t  *code;
+
+    code = s->data;
+
+    if (code->result.told) {
+        ngx_http_sandbox_op_code_drop(code, s->request);
+    }
 }
 
 
@@ -161,14 +226,14 @@ ngx_http_sandbox_op_result_field(ngx_http_sandbox_call_t *call,
     if (result->in_field || field.size > result->room) {
         result->spoiled = 1;
         code->results_cut |= (field.size > result->room);
+        ngx_http_sandbox_op_code_drop(code, call->request);
     }
 
     if (field.name_len == 0) {
         result->open = 0;
         result->in_field = 0;
 
-        return (result->spoiled || result->nnames == 0)
-               ? NGX_OK : code->form->result(call);
+        return ngx_http_sandbox_op_result_whole(call);
     }
 
     if (result->fields++ == SBX_RESULT_FIELDS_MAX) {
@@ -182,15 +247,14 @@ ngx_http_sandbox_op_result_field(ngx_http_sandbox_call_t *call,
     result->left = field.size;
     result->room -= ngx_min(field.size, result->room);
     result->tail_len = 0;
-    result->text_len = 0;
-    result->text_at = 0;
     result->is_json = 0;
     result->is_kept = 0;
     result->is_plain = 0;
-    result->skip = !ngx_http_sandbox_op_result_known(result, &name);
+    result->skip = result->spoiled || result->cut
+                   || !ngx_http_sandbox_op_result_known(result, &name);
 
-    if (!result->skip && !result->spoiled
-        && ngx_http_sandbox_op_result_name(code, &name, field.size) != NGX_OK)
+    if (!result->skip
+        && ngx_http_sandbox_op_result_name(call, &name, field.size) != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -200,12 +264,37 @@ ngx_http_sandbox_op_result_field(ngx_http_sandbox_call_t *call,
 }
 
 
+/* All of it has come: what is neither being sent nor kept is dropped. */
+
 static ngx_int_t
-ngx_http_sandbox_op_result_name(ngx_http_sandbox_op_code_t *code,
-    const ngx_str_t *name, uint64_t size)
+ngx_http_sandbox_op_result_whole(ngx_http_sandbox_call_t *call)
 {
+    ngx_int_t                      rc;
+    ngx_http_sandbox_op_code_t    *code;
     ngx_http_sandbox_op_result_t  *result;
 
+    code = call->data;
+    result = &code->result;
+
+    rc = (result->spoiled || result->nnames == 0) ? NGX_OK
+                                                  : code->form->result(call);
+
+    if (!result->told) {
+        ngx_http_sandbox_op_code_drop(code, call->request);
+    }
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_op_result_name(ngx_http_sandbox_call_t *call,
+    const ngx_str_t *name, uint64_t size)
+{
+    ngx_http_sandbox_op_code_t    *code;
+    ngx_http_sandbox_op_result_t  *result;
+
+    code = call->data;
     result = &code->result;
 
     result->is_json = ngx_http_sandbox_op_result_is_json(name)
@@ -215,7 +304,14 @@ ngx_http_sandbox_op_result_name(ngx_http_sandbox_op_code_t *code,
     code->form->field(code, name);
 
     if ((result->is_json || result->is_kept) && size != 0) {
-        result->text = ngx_pnalloc(result->pool, (size_t) size);
+        result->text_size = (size_t) size;
+        ngx_http_sandbox_op_result_bound(call);
+
+        if (result->spoiled) {
+            return NGX_OK;
+        }
+
+        result->text = ngx_pnalloc(result->pool, result->text_size);
 
         if (result->text == NULL) {
             return NGX_ERROR;
@@ -318,7 +414,7 @@ ngx_http_sandbox_op_result_piece(ngx_http_sandbox_call_t *call,
 
     result->left -= len;
 
-    if (!result->skip && !result->spoiled) {
+    if (!result->skip && !result->spoiled && !result->cut) {
         if (result->is_json || result->is_kept) {
             ngx_memcpy(result->text + result->text_len, data, len);
             result->text_len += len;
@@ -332,7 +428,7 @@ ngx_http_sandbox_op_result_piece(ngx_http_sandbox_call_t *call,
                                             result->left == 0);
         }
 
-        ngx_http_sandbox_op_result_bound(code);
+        ngx_http_sandbox_op_result_bound(call);
     }
 
     return (result->left == 0) ? ngx_http_sandbox_op_result_field_end(call)
@@ -340,17 +436,62 @@ ngx_http_sandbox_op_result_piece(ngx_http_sandbox_call_t *call,
 }
 
 
-/* Escapes take more room than what they stand for. */
+/* What came last may be too much. */
 
 static void
-ngx_http_sandbox_op_result_bound(ngx_http_sandbox_op_code_t *code)
+ngx_http_sandbox_op_result_bound(ngx_http_sandbox_call_t *call)
 {
-    if (code->result.json.size + code->result.more.size
-        > NGX_HTTP_SANDBOX_OP_RESULTS_MAX)
-    {
-        code->result.spoiled = 1;
-        code->results_cut = 1;
+    ngx_http_sandbox_op_code_t    *code;
+    ngx_http_sandbox_op_result_t  *result;
+
+    code = call->data;
+    result = &code->result;
+
+    if (ngx_http_sandbox_op_result_fits(call)) {
+        return;
     }
+
+    code->results_cut = 1;
+
+    if (result->kind == SBX_RESULT_ERROR) {
+        result->cut = 1;
+        return;
+    }
+
+    result->spoiled = 1;
+    ngx_http_sandbox_op_code_drop(code, call->request);
+}
+
+
+/* Escapes take more room than what they stand for. */
+
+static ngx_uint_t
+ngx_http_sandbox_op_result_fits(ngx_http_sandbox_call_t *call)
+{
+    size_t                         size;
+    ngx_http_sandbox_op_code_t    *code;
+    ngx_http_sandbox_op_result_t  *result;
+
+    code = call->data;
+    result = &code->result;
+
+    size = (size_t) (result->json.size + result->more.size);
+
+    if (size > NGX_HTTP_SANDBOX_OP_RESULTS_MAX) {
+        return 0;
+    }
+
+    if (ngx_http_sandbox_op_share(call->request, &code->shared,
+                                  ngx_http_sandbox_op_code_kept(code) + size
+                                  + (size_t) result->plain.size
+                                  + result->text_size)
+        == NGX_OK)
+    {
+        return 1;
+    }
+
+    return result->kind == SBX_RESULT_ERROR
+           && size < NGX_HTTP_SANDBOX_OP_ERROR_LEAST;
 }
 
 
@@ -429,7 +570,7 @@ ngx_http_sandbox_op_result_field_end(ngx_http_sandbox_call_t *call)
             ngx_http_sandbox_json_raw(result->to, "\"");
         }
 
-        if (ngx_http_sandbox_op_result_step(code)) {
+        if (ngx_http_sandbox_op_result_step(call)) {
             ngx_http_sandbox_call_busy(call);
             ngx_http_sandbox_turn_wait(&code->turn);
 
@@ -437,30 +578,28 @@ ngx_http_sandbox_op_result_field_end(ngx_http_sandbox_call_t *call)
         }
     }
 
-    return ngx_http_sandbox_op_result_field_over(code);
+    return ngx_http_sandbox_op_result_field_over(call);
 }
 
 
 void
 ngx_http_sandbox_op_code_result_turn(ngx_event_t *ev)
 {
-    ngx_connection_t            *client;
-    ngx_http_sandbox_call_t     *call;
-    ngx_http_sandbox_op_code_t  *code;
+    ngx_connection_t         *client;
+    ngx_http_sandbox_call_t  *call;
 
     call = ev->data;
-    code = call->data;
 
     if (call->closed) {
         return;
     }
 
-    if (ngx_http_sandbox_op_result_step(code)) {
+    if (ngx_http_sandbox_op_result_step(call)) {
         ngx_http_sandbox_turn_wait(ev);
         return;
     }
 
-    if (ngx_http_sandbox_op_result_field_over(code) == NGX_OK) {
+    if (ngx_http_sandbox_op_result_field_over(call) == NGX_OK) {
         ngx_http_sandbox_call_idle(call);
         return;
     }
@@ -475,12 +614,14 @@ ngx_http_sandbox_op_code_result_turn(ngx_event_t *ev)
 /* Whether there is more to write; no piece ends within a character. */
 
 static ngx_uint_t
-ngx_http_sandbox_op_result_step(ngx_http_sandbox_op_code_t *code)
+ngx_http_sandbox_op_result_step(ngx_http_sandbox_call_t *call)
 {
     size_t                         n, left;
     u_char                        *p;
+    ngx_http_sandbox_op_code_t    *code;
     ngx_http_sandbox_op_result_t  *result;
 
+    code = call->data;
     result = &code->result;
     left = result->text_len - result->text_at;
 
@@ -504,17 +645,19 @@ ngx_http_sandbox_op_result_step(ngx_http_sandbox_op_code_t *code)
 
     result->text_at += n;
 
-    ngx_http_sandbox_op_result_bound(code);
+    ngx_http_sandbox_op_result_bound(call);
 
     return n < left && !result->spoiled && !result->to->failed;
 }
 
 
 static ngx_int_t
-ngx_http_sandbox_op_result_field_over(ngx_http_sandbox_op_code_t *code)
+ngx_http_sandbox_op_result_field_over(ngx_http_sandbox_call_t *call)
 {
+    ngx_http_sandbox_op_code_t    *code;
     ngx_http_sandbox_op_result_t  *result;
 
+    code = call->data;
     result = &code->result;
 
     if (!result->skip && !result->spoiled) {
@@ -532,7 +675,18 @@ ngx_http_sandbox_op_result_field_over(ngx_http_sandbox_op_code_t *code)
         return NGX_ERROR;
     }
 
-    ngx_http_sandbox_op_result_bound(code);
+    if (result->text != NULL) {
+        (void) ngx_pfree(result->pool, result->text);
+
+        result->text = NULL;
+        result->text_len = 0;
+        result->text_at = 0;
+        result->text_size = 0;
+    }
+
+    if (!result->skip && !result->spoiled) {
+        ngx_http_sandbox_op_result_bound(call);
+    }
 
     return NGX_OK;
 }

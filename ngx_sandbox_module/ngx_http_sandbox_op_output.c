@@ -20,6 +20,8 @@
 
 
 static void ngx_http_sandbox_op_unshare(void *data);
+static size_t ngx_http_sandbox_op_output_room(ngx_http_request_t *r,
+    ngx_http_sandbox_op_output_t *output, size_t len);
 static ngx_int_t ngx_http_sandbox_op_output_block(ngx_pool_t *pool,
     ngx_http_sandbox_op_output_t *output);
 
@@ -51,24 +53,25 @@ ngx_http_sandbox_op_silence(ngx_http_sandbox_main_conf_t *smcf,
 }
 
 
-size_t
-ngx_http_sandbox_op_share(ngx_http_request_t *r, size_t **shared, size_t len,
-    size_t more, size_t least)
+ngx_int_t
+ngx_http_sandbox_op_share(ngx_http_request_t *r, size_t **shared, size_t len)
 {
-    size_t               own, room;
+    size_t               above, room;
     ngx_pool_cleanup_t  *cln;
 
-    own = (len < NGX_HTTP_SANDBOX_OP_OWN) ? NGX_HTTP_SANDBOX_OP_OWN - len : 0;
-
-    if (more <= own) {
-        return more;
-    }
+    above = (len > NGX_HTTP_SANDBOX_OP_OWN) ? len - NGX_HTTP_SANDBOX_OP_OWN
+                                            : 0;
 
     if (*shared == NULL) {
+
+        if (above == 0) {
+            return NGX_OK;
+        }
+
         cln = ngx_pool_cleanup_add(r->pool, sizeof(size_t));
 
         if (cln == NULL) {
-            return (own < least) ? 0 : own;
+            return NGX_DECLINED;
         }
 
         *shared = cln->data;
@@ -76,17 +79,47 @@ ngx_http_sandbox_op_share(ngx_http_request_t *r, size_t **shared, size_t len,
         cln->handler = ngx_http_sandbox_op_unshare;
     }
 
-    room = NGX_HTTP_SANDBOX_OP_SHARED - ngx_http_sandbox_op_shared;
-    more = ngx_min(more - own, room);
+    room = NGX_HTTP_SANDBOX_OP_SHARED - ngx_http_sandbox_op_shared
+           + **shared;
 
-    if (own + more < least) {
-        return 0;
+    if (above > room) {
+        return NGX_DECLINED;
     }
 
-    **shared += more;
-    ngx_http_sandbox_op_shared += more;
+    ngx_http_sandbox_op_shared -= **shared;
+    ngx_http_sandbox_op_shared += above;
+    **shared = above;
 
-    return own + more;
+    return NGX_OK;
+}
+
+
+/* Of what comes as much as there is room for. */
+
+static size_t
+ngx_http_sandbox_op_output_room(ngx_http_request_t *r,
+    ngx_http_sandbox_op_output_t *output, size_t len)
+{
+    size_t  room;
+
+    if (ngx_http_sandbox_op_share(r, &output->shared, output->len + len)
+        == NGX_OK)
+    {
+        return len;
+    }
+
+    room = NGX_HTTP_SANDBOX_OP_OWN;
+
+    if (output->shared != NULL) {
+        room += NGX_HTTP_SANDBOX_OP_SHARED - ngx_http_sandbox_op_shared
+                + *output->shared;
+    }
+
+    len = ngx_min(len, room - output->len);
+
+    (void) ngx_http_sandbox_op_share(r, &output->shared, output->len + len);
+
+    return len;
 }
 
 
@@ -111,7 +144,7 @@ ngx_http_sandbox_op_output(ngx_http_request_t *r,
         output->over = 1;
     }
 
-    n = ngx_http_sandbox_op_share(r, &output->shared, output->len, len, 0);
+    n = ngx_http_sandbox_op_output_room(r, output, len);
 
     if (n < len) {
 

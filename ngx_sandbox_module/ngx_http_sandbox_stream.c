@@ -579,6 +579,10 @@ ngx_http_sandbox_stream_wait(ngx_http_sandbox_stream_t *s)
             ngx_reset_pool(s->pool);
         }
 
+        if (s->gone != NULL) {
+            s->gone(s);
+        }
+
         return NGX_OK;
     }
 

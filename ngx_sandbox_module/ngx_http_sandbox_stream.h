@@ -48,6 +48,9 @@ struct ngx_http_sandbox_stream_s {
     /* Says something when nothing was said for a while, and returns as
      * _send() does; set by _create(), for RAW by the caller. */
     ngx_int_t                   (*ping)(ngx_http_sandbox_stream_t *s);
+    /* All that was sent has gone, before the call is read again; NULL: nobody
+     * wants to know. */
+    void                        (*gone)(ngx_http_sandbox_stream_t *s);
     ngx_msec_t                    idle;         /* that while; _create()'s */
     ngx_msec_t                    stay;         /* the worker's time to end,
                                                    for cut(), where there is

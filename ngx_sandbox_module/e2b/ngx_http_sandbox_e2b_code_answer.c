@@ -372,8 +372,8 @@ ngx_http_sandbox_e2b_code_kept(ngx_http_sandbox_op_code_t *code)
     len = result->text_len;
 
     if (len >= 2 && (p[0] == '\'' || p[0] == '"') && p[len - 1] == p[0]) {
-        result->text++;
-        result->text_len -= 2;
+        result->text_at = 1;
+        result->text_len--;
     }
 }
 
@@ -419,6 +419,8 @@ ngx_http_sandbox_e2b_code_result(ngx_http_sandbox_call_t *call)
     }
 
     ngx_http_sandbox_e2b_code_whole(code);
+
+    code->result.told = 1;
 
     j = ngx_http_sandbox_stream_event(code->stream, "result");
     ngx_http_sandbox_json_join(j, &code->result.json);

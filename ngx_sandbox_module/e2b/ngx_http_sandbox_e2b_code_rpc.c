@@ -279,7 +279,7 @@ ngx_http_sandbox_e2b_rpc_members(ngx_http_sandbox_json_t *j,
     ngx_http_sandbox_json_raw(j, ",\"executionCount\":");
     ngx_http_sandbox_json_int(j, (int64_t) ran->execution);
     ngx_http_sandbox_json_raw(j, ",\"outputFiles\":[");
-    ngx_http_sandbox_json_copy(j, &code->files, 0);
+    ngx_http_sandbox_json_refer(j, &code->files, 0);
     ngx_http_sandbox_json_raw(j, "]");
 
     for (i = 0; i < sbx_nelts(flags); i++) {

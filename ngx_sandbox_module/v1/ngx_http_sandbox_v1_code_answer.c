@@ -168,6 +168,8 @@ ngx_http_sandbox_v1_code_result(ngx_http_sandbox_call_t *call)
         return ngx_http_sandbox_op_code_keep(code, call->request);
     }
 
+    result->told = 1;
+
     j = ngx_http_sandbox_stream_event(code->stream, "result");
     ngx_http_sandbox_json_join(j, &result->json);
 
@@ -380,7 +382,7 @@ ngx_http_sandbox_v1_code_members(ngx_http_sandbox_json_t *j,
     ngx_http_sandbox_json_raw(j, ",\"startup_s\":");
     ngx_http_sandbox_json_seconds(j, ran->started_us);
     ngx_http_sandbox_json_raw(j, ",\"output_files\":[");
-    ngx_http_sandbox_json_copy(j, &code->files, 0);
+    ngx_http_sandbox_json_refer(j, &code->files, 0);
     ngx_http_sandbox_json_raw(j, "]");
 
     for (i = 0; i < sbx_nelts(flags); i++) {
