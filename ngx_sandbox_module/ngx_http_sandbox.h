@@ -511,6 +511,8 @@ struct ngx_http_sandbox_call_s {
     unsigned                      accepted:1;
     unsigned                      answered:1;   /* by any frame */
     unsigned                      refuses:1;    /* any descriptor */
+    unsigned                      full:1;       /* of descriptors: it is not
+                                                   begun */
     unsigned                      waiting:1;
     unsigned                      mute:1;       /* the peer takes no more */
     unsigned                      stopped:1;    /* reading */

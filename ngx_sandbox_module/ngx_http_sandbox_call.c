@@ -183,13 +183,6 @@ ngx_http_sandbox_call_open(ngx_http_sandbox_call_t *call)
 
     log = call->request->connection->log;
 
-    if (ngx_http_sandbox_passed_full()) {
-        ngx_log_error(NGX_LOG_ERR, log, 0,
-                      "sandbox: too much that sessions have passed is still "
-                      "being closed for another call");
-        return NGX_ERROR;
-    }
-
     if (socketpair(AF_UNIX, SOCK_STREAM|SOCK_NONBLOCK|SOCK_CLOEXEC, 0, s)
         == -1)
     {
@@ -198,7 +191,18 @@ ngx_http_sandbox_call_open(ngx_http_sandbox_call_t *call)
         return NGX_ERROR;
     }
 
-    c = ngx_http_sandbox_passed_inline(s[0]) == NGX_OK
+    call->refuses = call->brings == 0
+                    && ngx_http_sandbox_passed_refuse(s[0]);
+    call->full = !call->refuses && call->header.op >= SBX_OP_EXEC
+                 && ngx_http_sandbox_passed_full(call->header.session);
+
+    if (call->full) {
+        ngx_log_error(NGX_LOG_ERR, log, 0,
+                      "sandbox: too much that the session has passed is still "
+                      "being closed for another call");
+    }
+
+    c = !call->full && ngx_http_sandbox_passed_inline(s[0]) == NGX_OK
         ? ngx_get_connection(s[0], log) : NULL;
 
     if (c == NULL) {
@@ -206,9 +210,6 @@ ngx_http_sandbox_call_open(ngx_http_sandbox_call_t *call)
         (void) close(s[1]);
         return NGX_ERROR;
     }
-
-    call->refuses = call->brings == 0
-                    && ngx_http_sandbox_passed_refuse(s[0]);
 
     c->data = call;
     c->log = log;
@@ -292,7 +293,8 @@ ngx_http_sandbox_call_drop(ngx_http_sandbox_call_t *call)
     }
 
     if (call->connection != NULL) {
-        ngx_http_sandbox_passed_close_call(call->connection);
+        ngx_http_sandbox_passed_close_call(call->connection,
+                                           call->header.session);
         call->connection = NULL;
     }
 
@@ -302,7 +304,7 @@ ngx_http_sandbox_call_drop(ngx_http_sandbox_call_t *call)
     }
 
     if (call->passed != NGX_INVALID_FILE) {
-        ngx_http_sandbox_passed_close(call->passed);
+        ngx_http_sandbox_passed_close(call->header.session, call->passed);
         call->passed = NGX_INVALID_FILE;
     }
 

@@ -404,7 +404,8 @@ ngx_http_sandbox_call_fill(ngx_http_sandbox_call_t *call)
 
     if (nfds != 0) {
         while (nfds != 0) {
-            ngx_http_sandbox_passed_close(fds[--nfds]);
+            ngx_http_sandbox_passed_close(call->header.session,
+                                          fds[--nfds]);
         }
 
         ngx_log_error(NGX_LOG_ERR, c->log, 0,

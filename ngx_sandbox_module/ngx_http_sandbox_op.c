@@ -103,7 +103,9 @@ ngx_http_sandbox_op_start(ngx_http_request_t *r,
 
         return ngx_http_sandbox_problem(r,
                                         NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE,
-                                        NULL);
+                                        call->full ? "much that the session "
+                                        "has passed is still being closed"
+                                        : NULL);
     }
 
     ngx_http_sandbox_op_watch(r);
@@ -136,7 +138,7 @@ ngx_http_sandbox_op_frame(ngx_http_sandbox_call_t *call,
     sbx_f_error_t  error;
 
     if (fd != NGX_INVALID_FILE && frame->type != call->brings) {
-        ngx_http_sandbox_passed_close(fd);
+        ngx_http_sandbox_passed_close(call->header.session, fd);
         return ngx_http_sandbox_op_broken(call, "an unasked descriptor");
     }
 

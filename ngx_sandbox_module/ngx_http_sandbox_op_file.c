@@ -20,6 +20,12 @@
 #define NGX_HTTP_SANDBOX_OP_FUSE          0x65735546
 
 
+typedef struct {
+    ngx_fd_t                        fd;
+    char                            session[SBX_ID_MAX + 8];
+} ngx_http_sandbox_op_opened_t;
+
+
 static ngx_int_t ngx_http_sandbox_op_download_send(
     ngx_http_sandbox_call_t *call, ngx_fd_t fd, const ngx_str_t *path);
 static void ngx_http_sandbox_op_download_close(void *data);
@@ -178,7 +184,7 @@ ngx_http_sandbox_op_download_frame(ngx_http_sandbox_call_t *call,
         /* nothing is to come but the end, and that means to stop */
 
         if (fd != NGX_INVALID_FILE) {
-            ngx_http_sandbox_passed_close(fd);
+            ngx_http_sandbox_passed_close(call->header.session, fd);
         }
 
         return ngx_http_sandbox_op_finish(call, NGX_ERROR);
@@ -198,7 +204,7 @@ ngx_http_sandbox_op_download_frame(ngx_http_sandbox_call_t *call,
                              &group, &target)
         != 0)
     {
-        ngx_http_sandbox_passed_close(fd);
+        ngx_http_sandbox_passed_close(call->header.session, fd);
         return ngx_http_sandbox_op_broken(call, "an entry that cannot be");
     }
 
@@ -219,23 +225,29 @@ ngx_http_sandbox_op_download_send(ngx_http_sandbox_call_t *call, ngx_fd_t fd,
     ngx_file_info_t                  info;
     ngx_pool_cleanup_t              *cln;
     ngx_http_request_t              *r;
+    ngx_http_sandbox_op_opened_t    *opened;
     ngx_http_sandbox_op_download_t  *download;
 
     r = call->request;
     download = call->data;
 
-    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_fd_t));
+    cln = ngx_pool_cleanup_add(r->pool,
+                               sizeof(ngx_http_sandbox_op_opened_t));
     name = ngx_pnalloc(r->pool, path->len + 1);
 
     if (cln == NULL || name == NULL) {
-        ngx_http_sandbox_passed_close(fd);
+        ngx_http_sandbox_passed_close(call->header.session, fd);
         return ngx_http_sandbox_op_broken(call, "more than memory holds");
     }
 
     (void) ngx_cpystrn(name, path->data, path->len + 1);
 
     cln->handler = ngx_http_sandbox_op_download_close;
-    *(ngx_fd_t *) cln->data = fd;
+
+    opened = cln->data;
+    opened->fd = fd;
+    ngx_memcpy(opened->session, call->header.session,
+               sizeof(opened->session));
 
     if (ngx_http_sandbox_op_file_info(fd, &info) != NGX_OK) {
         return ngx_http_sandbox_op_finish(call,
@@ -273,7 +285,9 @@ ngx_http_sandbox_op_download_send(ngx_http_sandbox_call_t *call, ngx_fd_t fd,
 static void
 ngx_http_sandbox_op_download_close(void *data)
 {
-    ngx_http_sandbox_passed_close(*(ngx_fd_t *) data);
+    ngx_http_sandbox_op_opened_t  *opened = data;
+
+    ngx_http_sandbox_passed_close(opened->session, opened->fd);
 }
 
 

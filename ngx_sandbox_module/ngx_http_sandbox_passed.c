@@ -21,6 +21,7 @@
 
 #define NGX_HTTP_SANDBOX_PASSED_TRIES    8
 #define NGX_HTTP_SANDBOX_PASSED_CLOSERS  2
+#define NGX_HTTP_SANDBOX_PASSED_OWN      128
 #define NGX_HTTP_SANDBOX_PASSED_FULL     512
 
 #ifndef SO_PASSRIGHTS
@@ -28,6 +29,18 @@
 #endif
 
 
+/* A session of whose descriptors some are not closed yet. */
+
+typedef struct {
+    ngx_queue_t     queue;
+    unsigned        pending;
+    char            session[SBX_ID_MAX + 8];
+} ngx_http_sandbox_passer_t;
+
+
+static unsigned *ngx_http_sandbox_passed_count(const char *session);
+static ngx_http_sandbox_passer_t *ngx_http_sandbox_passer(
+    const char *session);
 static void ngx_http_sandbox_passed_quiet(ngx_fd_t fd);
 static ssize_t ngx_http_sandbox_passed_sendv(ngx_connection_t *c,
     struct iovec *iovs, ngx_uint_t n, size_t size);
@@ -36,12 +49,15 @@ static ssize_t ngx_http_sandbox_passed_sendv(ngx_connection_t *c,
 /* This worker's. */
 
 static sbx_closer_t  *ngx_http_sandbox_closer;
+static ngx_queue_t    ngx_http_sandbox_passers;
 
 
 void
 ngx_http_sandbox_passed_init(ngx_cycle_t *cycle)
 {
     sbx_error_t  e;
+
+    ngx_queue_init(&ngx_http_sandbox_passers);
 
     ngx_http_sandbox_closer = sbx_closer_open(NGX_HTTP_SANDBOX_PASSED_CLOSERS,
                                               0, &e);
@@ -59,23 +75,98 @@ ngx_http_sandbox_passed_init(ngx_cycle_t *cycle)
 void
 ngx_http_sandbox_passed_exit(void)
 {
+    if (ngx_http_sandbox_closer == NULL) {
+        return;
+    }
+
     sbx_closer_done(ngx_http_sandbox_closer, 1);
     ngx_http_sandbox_closer = NULL;
+
+    (void) ngx_http_sandbox_passer("");
 }
 
 
 void
-ngx_http_sandbox_passed_close(ngx_fd_t fd)
+ngx_http_sandbox_passed_close(const char *session, ngx_fd_t fd)
 {
-    sbx_closer_close(ngx_http_sandbox_closer, fd);
+    sbx_closer_close(ngx_http_sandbox_closer, fd,
+                     ngx_http_sandbox_passed_count(session));
 }
 
 
-ngx_uint_t
-ngx_http_sandbox_passed_full(void)
+static unsigned *
+ngx_http_sandbox_passed_count(const char *session)
 {
-    return sbx_closer_pending(ngx_http_sandbox_closer)
-           > NGX_HTTP_SANDBOX_PASSED_FULL;
+    ngx_http_sandbox_passer_t  *passer;
+
+    if (ngx_http_sandbox_closer == NULL || session[0] == '\0') {
+        return NULL;
+    }
+
+    passer = ngx_http_sandbox_passer(session);
+
+    if (passer == NULL) {
+        passer = ngx_calloc(sizeof(ngx_http_sandbox_passer_t),
+                            ngx_cycle->log);
+
+        if (passer == NULL) {
+            return NULL;
+        }
+
+        (void) ngx_cpystrn((u_char *) passer->session, (u_char *) session,
+                           sizeof(passer->session));
+        ngx_queue_insert_head(&ngx_http_sandbox_passers, &passer->queue);
+    }
+
+    return &passer->pending;
+}
+
+
+/* NULL: nothing of it waits.  What is left of others of which nothing does is
+ * freed on the way. */
+
+static ngx_http_sandbox_passer_t *
+ngx_http_sandbox_passer(const char *session)
+{
+    ngx_queue_t                *q, *next;
+    ngx_http_sandbox_passer_t  *passer, *found;
+
+    found = NULL;
+
+    for (q = ngx_queue_head(&ngx_http_sandbox_passers);
+         q != ngx_queue_sentinel(&ngx_http_sandbox_passers);
+         q = next)
+    {
+        next = ngx_queue_next(q);
+        passer = ngx_queue_data(q, ngx_http_sandbox_passer_t, queue);
+
+        if (__atomic_load_n(&passer->pending, __ATOMIC_ACQUIRE) == 0) {
+            ngx_queue_remove(q);
+            ngx_free(passer);
+
+        } else if (ngx_strcmp(passer->session, session) == 0) {
+            found = passer;
+        }
+    }
+
+    return found;
+}
+
+
+/* One of which nothing waits has its call, whatever others have done. */
+
+ngx_uint_t
+ngx_http_sandbox_passed_full(const char *session)
+{
+    ngx_http_sandbox_passer_t  *passer;
+
+    passer = ngx_http_sandbox_passer(session);
+
+    return passer != NULL
+           && (__atomic_load_n(&passer->pending, __ATOMIC_ACQUIRE)
+               > NGX_HTTP_SANDBOX_PASSED_OWN
+               || sbx_closer_pending(ngx_http_sandbox_closer)
+                  > NGX_HTTP_SANDBOX_PASSED_FULL);
 }
 
 
@@ -134,7 +225,7 @@ ngx_http_sandbox_passed_receive(ngx_fd_t fd, u_char *buf, size_t size,
  */
 
 void
-ngx_http_sandbox_passed_close_call(ngx_connection_t *c)
+ngx_http_sandbox_passed_close_call(ngx_connection_t *c, const char *session)
 {
     int       unread;
     ngx_fd_t  fd;
@@ -163,7 +254,7 @@ ngx_http_sandbox_passed_close_call(ngx_connection_t *c)
 
     c->shared = 1;
     ngx_close_connection(c);
-    ngx_http_sandbox_passed_close(fd);
+    ngx_http_sandbox_passed_close(session, fd);
 }
 
 

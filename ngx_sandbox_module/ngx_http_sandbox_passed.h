@@ -10,11 +10,13 @@
 #include "ngx_http_sandbox.h"
 
 
-/* Every descriptor that was passed is closed by this, unless nginx does. */
-void ngx_http_sandbox_passed_close(ngx_fd_t fd);
+/* Every descriptor that was passed is closed by this, unless nginx does; by
+ * which session, or "". */
+void ngx_http_sandbox_passed_close(const char *session, ngx_fd_t fd);
 
 /* Closes one of ours into which some may have been passed. */
-void ngx_http_sandbox_passed_close_call(ngx_connection_t *c);
+void ngx_http_sandbox_passed_close_call(ngx_connection_t *c,
+    const char *session);
 
 /* What comes out of band is in line.  NGX_OK, NGX_ERROR. */
 ngx_int_t ngx_http_sandbox_passed_inline(ngx_fd_t fd);
@@ -31,8 +33,9 @@ ngx_uint_t ngx_http_sandbox_passed_refuse(ngx_fd_t fd);
 ssize_t ngx_http_sandbox_passed_receive(ngx_fd_t fd, u_char *buf, size_t size,
     int fds[SBX_WIRE_FDS_ALL], unsigned *nfds);
 
-/* So many wait to be closed that no call is to be begun. */
-ngx_uint_t ngx_http_sandbox_passed_full(void);
+/* So many of the session's wait to be closed that it is to have no call that
+ * may bring more. */
+ngx_uint_t ngx_http_sandbox_passed_full(const char *session);
 
 void ngx_http_sandbox_passed_init(ngx_cycle_t *cycle);
 void ngx_http_sandbox_passed_exit(void);

@@ -269,7 +269,7 @@ ngx_http_sandbox_v1_port_frame(ngx_http_sandbox_call_t *call,
         /* nothing is to come but the end */
 
         if (fd != NGX_INVALID_FILE) {
-            ngx_http_sandbox_passed_close(fd);
+            ngx_http_sandbox_passed_close(call->header.session, fd);
         }
 
         return ngx_http_sandbox_v1_port_over(call);
@@ -300,7 +300,7 @@ ngx_http_sandbox_v1_port_frame(ngx_http_sandbox_call_t *call,
     port->socket = ngx_get_connection(fd, call->request->connection->log);
 
     if (port->socket == NULL) {
-        ngx_http_sandbox_passed_close(fd);
+        ngx_http_sandbox_passed_close(call->header.session, fd);
 
         return ngx_http_sandbox_op_finish(call,
                   ngx_http_sandbox_problem(call->request,

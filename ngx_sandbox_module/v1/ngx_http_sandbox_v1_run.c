@@ -368,7 +368,7 @@ ngx_http_sandbox_v1_run_tie_frame(ngx_http_sandbox_call_t *call,
         }
 
         if (fd != NGX_INVALID_FILE) {
-            ngx_http_sandbox_passed_close(fd);
+            ngx_http_sandbox_passed_close(call->header.session, fd);
         }
 
         /* The session has ended, or the broker says what it never does: the
@@ -701,7 +701,7 @@ ngx_http_sandbox_v1_run_end_frame(ngx_http_sandbox_call_t *call,
     if (fd != NGX_INVALID_FILE || frame->type != SBX_F_END) {
 
         if (fd != NGX_INVALID_FILE) {
-            ngx_http_sandbox_passed_close(fd);
+            ngx_http_sandbox_passed_close(call->header.session, fd);
         }
 
         return ngx_http_sandbox_op_broken(call, "a wrong frame for destroy");

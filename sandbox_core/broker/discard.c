@@ -28,7 +28,7 @@ sbx_discard_open(sbx_broker_t *b, sbx_error_t *e)
 void
 sbx_discard(sbx_broker_t *b, int fd)
 {
-    sbx_closer_close(b->closer, fd);
+    sbx_closer_close(b->closer, fd, NULL);
 
     if (b->closer != NULL && !b->discard_timer.set) {
         sbx_timer_set(&b->loop, &b->discard_timer, SBX_DISCARD_NUDGE);

@@ -13,10 +13,16 @@
 
 #define SBX_CLOSER_THREADS  8
 #define SBX_CLOSER_STACK    (64 * 1024)
+#define SBX_CLOSER_PIPE     (256 * 1024)
 
+
+typedef struct {
+    int         fd;
+    unsigned   *count;
+} sbx_closer_job_t;
 
 struct sbx_closer_s {
-    int         pipe[2];          /* of descriptors' numbers */
+    int         pipe[2];          /* of sbx_closer_job_t */
     unsigned    pending;
     unsigned    users;            /* its threads, and who opened it */
     int         signo;
@@ -27,6 +33,7 @@ struct sbx_closer_s {
 
 static int sbx_closer_start(sbx_closer_t *c, unsigned threads);
 static void *sbx_closer_thread(void *data);
+static void sbx_closer_closed(sbx_closer_t *c, unsigned *count);
 static void sbx_closer_leave(sbx_closer_t *c);
 
 
@@ -51,6 +58,10 @@ sbx_closer_open(unsigned threads, int signo, sbx_error_t *e)
         free(c);
         return NULL;
     }
+
+    /* as it is, where the kernel gives no more */
+
+    (void) fcntl(c->pipe[1], F_SETPIPE_SZ, SBX_CLOSER_PIPE);
 
     rc = fcntl(c->pipe[1], F_SETFL, O_NONBLOCK) == -1
          ? errno : sbx_closer_start(c, threads);
@@ -113,49 +124,71 @@ sbx_closer_start(sbx_closer_t *c, unsigned threads)
 static void *
 sbx_closer_thread(void *data)
 {
-    int             fd;
-    ssize_t         n;
-    sbx_closer_t   *c;
-    struct linger   none;
+    ssize_t            n;
+    sbx_closer_t      *c;
+    struct linger      none;
+    sbx_closer_job_t   job;
 
     c = data;
     memset(&none, 0, sizeof(struct linger));
 
     for ( ;; ) {
-        n = read(c->pipe[0], &fd, sizeof(fd));
+        n = read(c->pipe[0], &job, sizeof(job));
 
         if (n == -1 && errno == EINTR) {
             continue;
         }
 
-        if (n != sizeof(fd)) {
+        if (n != sizeof(job)) {
             sbx_closer_leave(c);
             return NULL;
         }
 
-        (void) setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
-        (void) close(fd);
+        (void) setsockopt(job.fd, SOL_SOCKET, SO_LINGER, &none,
+                          sizeof(none));
+        (void) close(job.fd);
 
-        (void) __atomic_sub_fetch(&c->pending, 1, __ATOMIC_RELEASE);
+        sbx_closer_closed(c, job.count);
     }
 }
 
 
-void
-sbx_closer_close(sbx_closer_t *c, int fd)
+static void
+sbx_closer_closed(sbx_closer_t *c, unsigned *count)
 {
+    if (count != NULL) {
+        (void) __atomic_sub_fetch(count, 1, __ATOMIC_RELEASE);
+    }
+
+    (void) __atomic_sub_fetch(&c->pending, 1, __ATOMIC_RELEASE);
+}
+
+
+void
+sbx_closer_close(sbx_closer_t *c, int fd, unsigned *count)
+{
+    sbx_closer_job_t  job;
+
     if (c == NULL) {
         (void) close(fd);
         return;
     }
 
+    memset(&job, 0, sizeof(job));
+    job.fd = fd;
+    job.count = count;
+
     (void) __atomic_add_fetch(&c->pending, 1, __ATOMIC_ACQUIRE);
 
-    if (write(c->pipe[1], &fd, sizeof(fd)) != sizeof(fd)) {
+    if (count != NULL) {
+        (void) __atomic_add_fetch(count, 1, __ATOMIC_ACQUIRE);
+    }
+
+    if (write(c->pipe[1], &job, sizeof(job)) != sizeof(job)) {
         /* the pipe holds thousands: more than who looks at what is pending
          * lets come */
-        (void) __atomic_sub_fetch(&c->pending, 1, __ATOMIC_RELEASE);
         (void) close(fd);
+        sbx_closer_closed(c, count);
     }
 }
 

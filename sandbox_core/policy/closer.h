@@ -22,8 +22,10 @@ typedef struct sbx_closer_s  sbx_closer_t;
  * one that lingers.  NULL: e says why. */
 sbx_closer_t *sbx_closer_open(unsigned threads, int signo, sbx_error_t *e);
 
-/* Takes fd over.  Without a closer it is closed at once. */
-void sbx_closer_close(sbx_closer_t *c, int fd);
+/* Takes fd over.  Without a closer it is closed at once.  *count, if there is
+ * one, is one more until it is closed: only to be read, atomically, and there
+ * as long as it is not 0. */
+void sbx_closer_close(sbx_closer_t *c, int fd, unsigned *count);
 
 /* How many are not closed yet. */
 unsigned sbx_closer_pending(const sbx_closer_t *c);
