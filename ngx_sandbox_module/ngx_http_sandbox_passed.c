@@ -29,13 +29,16 @@
 #endif
 
 
-/* A session of whose descriptors some are not closed yet. */
+/* A session of whose descriptors some are not closed yet; or none are, and
+ * the next one takes its place. */
 
-typedef struct {
-    ngx_queue_t     queue;
-    unsigned        pending;
-    char            session[SBX_ID_MAX + 8];
-} ngx_http_sandbox_passer_t;
+typedef struct ngx_http_sandbox_passer_s  ngx_http_sandbox_passer_t;
+
+struct ngx_http_sandbox_passer_s {
+    ngx_http_sandbox_passer_t  *next;
+    unsigned                    pending;
+    char                        session[SBX_ID_MAX + 8];
+};
 
 
 static unsigned *ngx_http_sandbox_passed_count(const char *session);
@@ -48,16 +51,14 @@ static ssize_t ngx_http_sandbox_passed_sendv(ngx_connection_t *c,
 
 /* This worker's. */
 
-static sbx_closer_t  *ngx_http_sandbox_closer;
-static ngx_queue_t    ngx_http_sandbox_passers;
+static sbx_closer_t               *ngx_http_sandbox_closer;
+static ngx_http_sandbox_passer_t  *ngx_http_sandbox_passers;
 
 
 void
 ngx_http_sandbox_passed_init(ngx_cycle_t *cycle)
 {
     sbx_error_t  e;
-
-    ngx_queue_init(&ngx_http_sandbox_passers);
 
     ngx_http_sandbox_closer = sbx_closer_open(NGX_HTTP_SANDBOX_PASSED_CLOSERS,
                                               0, &e);
@@ -75,6 +76,8 @@ ngx_http_sandbox_passed_init(ngx_cycle_t *cycle)
 void
 ngx_http_sandbox_passed_exit(void)
 {
+    ngx_http_sandbox_passer_t  *passer;
+
     if (ngx_http_sandbox_closer == NULL) {
         return;
     }
@@ -82,7 +85,11 @@ ngx_http_sandbox_passed_exit(void)
     sbx_closer_done(ngx_http_sandbox_closer, 1);
     ngx_http_sandbox_closer = NULL;
 
-    (void) ngx_http_sandbox_passer("");
+    while (ngx_http_sandbox_passers != NULL) {
+        passer = ngx_http_sandbox_passers;
+        ngx_http_sandbox_passers = passer->next;
+        ngx_free(passer);
+    }
 }
 
 
@@ -105,6 +112,12 @@ ngx_http_sandbox_passed_count(const char *session)
 
     passer = ngx_http_sandbox_passer(session);
 
+    if (passer != NULL) {
+        return &passer->pending;
+    }
+
+    passer = ngx_http_sandbox_passer(NULL);
+
     if (passer == NULL) {
         passer = ngx_calloc(sizeof(ngx_http_sandbox_passer_t),
                             ngx_cycle->log);
@@ -113,43 +126,40 @@ ngx_http_sandbox_passed_count(const char *session)
             return NULL;
         }
 
-        (void) ngx_cpystrn((u_char *) passer->session, (u_char *) session,
-                           sizeof(passer->session));
-        ngx_queue_insert_head(&ngx_http_sandbox_passers, &passer->queue);
+        passer->next = ngx_http_sandbox_passers;
+        ngx_http_sandbox_passers = passer;
     }
+
+    (void) ngx_cpystrn((u_char *) passer->session, (u_char *) session,
+                       sizeof(passer->session));
 
     return &passer->pending;
 }
 
 
-/* NULL: nothing of it waits.  What is left of others of which nothing does is
- * freed on the way. */
+/* NULL: nothing of it waits.  Without a session one of which nothing does. */
 
 static ngx_http_sandbox_passer_t *
 ngx_http_sandbox_passer(const char *session)
 {
-    ngx_queue_t                *q, *next;
-    ngx_http_sandbox_passer_t  *passer, *found;
+    unsigned                    pending;
+    ngx_http_sandbox_passer_t  *passer;
 
-    found = NULL;
-
-    for (q = ngx_queue_head(&ngx_http_sandbox_passers);
-         q != ngx_queue_sentinel(&ngx_http_sandbox_passers);
-         q = next)
+    for (passer = ngx_http_sandbox_passers;
+         passer != NULL;
+         passer = passer->next)
     {
-        next = ngx_queue_next(q);
-        passer = ngx_queue_data(q, ngx_http_sandbox_passer_t, queue);
+        pending = __atomic_load_n(&passer->pending, __ATOMIC_ACQUIRE);
 
-        if (__atomic_load_n(&passer->pending, __ATOMIC_ACQUIRE) == 0) {
-            ngx_queue_remove(q);
-            ngx_free(passer);
-
-        } else if (ngx_strcmp(passer->session, session) == 0) {
-            found = passer;
+        if (session == NULL
+            ? pending == 0
+            : pending != 0 && ngx_strcmp(passer->session, session) == 0)
+        {
+            return passer;
         }
     }
 
-    return found;
+    return NULL;
 }
 
 
