@@ -2,7 +2,7 @@
  * What comes over a call's own socket.  All of it is hostile: a frame is
  * delivered only with the length that its type has, a descriptor only with
  * a frame that brings one, and only if it is of the kind that this brings: a
- * regular file open for reading, or a connected socket that never blocks.
+ * regular file open for reading, or a socket of the broker's.
  *
  * Buffers hold a whole frame, and most calls wait most of the time: a call
  * has one only while it is read, or holds a part of a frame.
@@ -17,7 +17,6 @@
 #include "sandbox_fault.h"
 
 #include <linux/magic.h>
-#include <netinet/in.h>
 #include <sys/vfs.h>
 
 
@@ -64,8 +63,6 @@ static ngx_int_t ngx_http_sandbox_call_check_line(
 static ngx_int_t ngx_http_sandbox_call_check_context(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
 static ngx_int_t ngx_http_sandbox_call_check_field(
-    ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
-static ngx_int_t ngx_http_sandbox_call_check_socket(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
 static ngx_int_t ngx_http_sandbox_call_check_owner(
     ngx_http_sandbox_call_t *call, const u_char *payload, size_t len);
@@ -137,7 +134,8 @@ static const ngx_http_sandbox_shape_t  ngx_http_sandbox_shapes[] = {
     FIXED(SBX_F_RAN, sbx_f_ran_t),
 
     /* ports */
-    { SBX_F_SOCKET, 1, 0, 0, ngx_http_sandbox_call_check_socket },
+    { SBX_F_SOCKET, 1, sizeof(sbx_f_socket_t), sizeof(sbx_f_socket_t),
+      ngx_http_sandbox_call_check_socket },
 
     { 0, 0, 0, 0, NULL }
 };
@@ -476,6 +474,10 @@ ngx_http_sandbox_call_deliver(ngx_http_sandbox_call_t *call,
         return ngx_http_sandbox_call_owner(call, payload);
     }
 
+    if (frame->type == SBX_F_SOCKET) {
+        return ngx_http_sandbox_call_socket(call, payload);
+    }
+
     if (!call->answered) {
         call->answered = 1;
 
@@ -779,50 +781,6 @@ ngx_http_sandbox_call_check_opened(ngx_http_sandbox_call_t *call,
         if ((uint32_t) fs.f_type == ngx_http_sandbox_no_files[i]) {
             return NGX_ERROR;
         }
-    }
-
-    return NGX_OK;
-}
-
-
-/* One that blocks would stop the worker; one of another family may bring
- * descriptors, or reach what is no port of a session. */
-
-static ngx_int_t
-ngx_http_sandbox_call_check_socket(ngx_http_sandbox_call_t *call,
-    const u_char *payload, size_t len)
-{
-    int              type, domain, flags;
-    socklen_t        size;
-    ngx_file_info_t  info;
-
-    if (call->passed == NGX_INVALID_FILE
-        || ngx_fd_info(call->passed, &info) == NGX_FILE_ERROR
-        || !S_ISSOCK(info.st_mode))
-    {
-        return NGX_ERROR;
-    }
-
-    flags = fcntl(call->passed, F_GETFL);
-
-    if (flags == -1 || !(flags & O_NONBLOCK)) {
-        return NGX_ERROR;
-    }
-
-    size = sizeof(int);
-
-    if (getsockopt(call->passed, SOL_SOCKET, SO_TYPE, &type, &size) == -1
-        || type != SOCK_STREAM)
-    {
-        return NGX_ERROR;
-    }
-
-    size = sizeof(int);
-
-    if (getsockopt(call->passed, SOL_SOCKET, SO_DOMAIN, &domain, &size) == -1
-        || (domain != AF_INET && domain != AF_INET6))
-    {
-        return NGX_ERROR;
     }
 
     return NGX_OK;

@@ -5,11 +5,6 @@
  * was removed meanwhile, or takes something apart that was made for this to
  * take long.  The same goes for what is still in the queue of a call's socket
  * when that is closed.  So threads close them.
- *
- * Whoever passed one may keep another of the same open file, and with it what
- * the two share: O_NONBLOCK, SO_LINGER, what is queued.  None of these can be
- * looked at once and relied on afterwards.  So nothing here asks them: each
- * call says MSG_DONTWAIT, and a socket is disconnected before it is closed.
  */
 
 #include "ngx_http_sandbox_passed.h"
@@ -19,7 +14,6 @@
 #include <sys/ioctl.h>
 
 
-#define NGX_HTTP_SANDBOX_PASSED_TRIES    8
 #define NGX_HTTP_SANDBOX_PASSED_CLOSERS  2
 #define NGX_HTTP_SANDBOX_PASSED_OWN      128
 #define NGX_HTTP_SANDBOX_PASSED_FULL     512
@@ -44,9 +38,6 @@ struct ngx_http_sandbox_passer_s {
 static unsigned *ngx_http_sandbox_passed_count(const char *session);
 static ngx_http_sandbox_passer_t *ngx_http_sandbox_passer(
     const char *session);
-static void ngx_http_sandbox_passed_quiet(ngx_fd_t fd);
-static ssize_t ngx_http_sandbox_passed_sendv(ngx_connection_t *c,
-    struct iovec *iovs, ngx_uint_t n, size_t size);
 
 
 /* This worker's. */
@@ -265,206 +256,4 @@ ngx_http_sandbox_passed_close_call(ngx_connection_t *c, const char *session)
     c->shared = 1;
     ngx_close_connection(c);
     ngx_http_sandbox_passed_close(session, fd);
-}
-
-
-/*
- * A close() of a socket with SO_LINGER waits for what is not sent yet, even
- * where O_NONBLOCK is set.  One with nothing to send is closed as usual, so
- * that a program that has read all of it sees an end and no reset.
- */
-
-void
-ngx_http_sandbox_passed_calm(ngx_fd_t fd)
-{
-    int              unsent;
-    struct linger    linger;
-    ngx_file_info_t  info;
-
-    if (ngx_fd_info(fd, &info) == NGX_FILE_ERROR || !S_ISSOCK(info.st_mode)) {
-        return;
-    }
-
-    if (ioctl(fd, SIOCOUTQ, &unsent) == -1 || unsent != 0) {
-        ngx_http_sandbox_passed_quiet(fd);
-    }
-
-    ngx_memzero(&linger, sizeof(struct linger));
-
-    (void) setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger,
-                      sizeof(struct linger));
-}
-
-
-/* Some kernels refuse to disconnect while somebody waits in the socket. */
-
-static void
-ngx_http_sandbox_passed_quiet(ngx_fd_t fd)
-{
-    ngx_uint_t       i;
-    struct sockaddr  none;
-
-    ngx_memzero(&none, sizeof(struct sockaddr));
-    none.sa_family = AF_UNSPEC;
-
-    for (i = 0; i < NGX_HTTP_SANDBOX_PASSED_TRIES; i++) {
-        if (connect(fd, &none, sizeof(struct sockaddr)) == 0
-            || ngx_socket_errno != EBUSY)
-        {
-            return;
-        }
-
-        (void) shutdown(fd, SHUT_RDWR);
-    }
-}
-
-
-ssize_t
-ngx_http_sandbox_passed_recv(ngx_connection_t *c, u_char *buf, size_t size)
-{
-    ssize_t       n;
-    ngx_err_t     err;
-    ngx_event_t  *rev;
-
-    rev = c->read;
-
-    do {
-        n = recv(c->fd, buf, size, MSG_DONTWAIT);
-        err = (n == -1) ? ngx_socket_errno : 0;
-    } while (err == NGX_EINTR);
-
-    /* as ngx_recv() tells it */
-
-    ngx_log_debug3(NGX_LOG_DEBUG_EVENT, c->log, err,
-                   "recv: fd:%d %z of %uz", c->fd, n, size);
-
-    if (n > 0) {
-
-        /* with less than asked for, an end of it may be there already */
-
-        if ((size_t) n < size && !rev->pending_eof) {
-            rev->ready = 0;
-        }
-
-        return n;
-    }
-
-    rev->ready = 0;
-
-    if (n == 0) {
-        rev->eof = 1;
-        return 0;
-    }
-
-    if (err == NGX_EAGAIN) {
-        return NGX_AGAIN;
-    }
-
-    rev->error = 1;
-
-    return ngx_connection_error(c, err, "recv() from a port failed");
-}
-
-
-ssize_t
-ngx_http_sandbox_passed_send(ngx_connection_t *c, u_char *buf, size_t size)
-{
-    struct iovec  iov;
-
-    iov.iov_base = buf;
-    iov.iov_len = size;
-
-    return ngx_http_sandbox_passed_sendv(c, &iov, 1, size);
-}
-
-
-ngx_chain_t *
-ngx_http_sandbox_passed_send_chain(ngx_connection_t *c, ngx_chain_t *in,
-    off_t limit)
-{
-    ssize_t       n;
-    ngx_iovec_t   vec;
-    ngx_chain_t  *cl;
-    struct iovec  iovs[NGX_IOVS_PREALLOCATE];
-
-    vec.iovs = iovs;
-    vec.nalloc = NGX_IOVS_PREALLOCATE;
-
-    if (limit == 0 || limit > (off_t) (NGX_MAX_SIZE_T_VALUE - ngx_pagesize))
-    {
-        limit = NGX_MAX_SIZE_T_VALUE - ngx_pagesize;
-    }
-
-    while (in != NULL && c->write->ready) {
-
-        cl = ngx_output_chain_to_iovec(&vec, in, limit, c->log);
-
-        if (cl == NGX_CHAIN_ERROR) {
-            return NGX_CHAIN_ERROR;
-        }
-
-        /* upstream copies what is in files, as this takes no sendfile */
-
-        if (cl != NULL && cl->buf->in_file && !ngx_buf_in_memory(cl->buf)) {
-            return NGX_CHAIN_ERROR;
-        }
-
-        n = ngx_http_sandbox_passed_sendv(c, vec.iovs, vec.count, vec.size);
-
-        if (n == NGX_ERROR) {
-            return NGX_CHAIN_ERROR;
-        }
-
-        if (n == NGX_AGAIN) {
-            return in;
-        }
-
-        in = ngx_chain_update_sent(in, n);
-        limit -= n;
-
-        if (limit <= 0) {
-            break;
-        }
-    }
-
-    return in;
-}
-
-
-static ssize_t
-ngx_http_sandbox_passed_sendv(ngx_connection_t *c, struct iovec *iovs,
-    ngx_uint_t n, size_t size)
-{
-    ssize_t        sent;
-    ngx_err_t      err;
-    struct msghdr  msg;
-
-    ngx_memzero(&msg, sizeof(struct msghdr));
-    msg.msg_iov = iovs;
-    msg.msg_iovlen = n;
-
-    do {
-        sent = sendmsg(c->fd, &msg, MSG_DONTWAIT|MSG_NOSIGNAL);
-        err = (sent == -1) ? ngx_socket_errno : 0;
-    } while (err == NGX_EINTR);
-
-    if (sent >= 0) {
-        c->sent += sent;
-
-        if ((size_t) sent < size) {
-            c->write->ready = 0;
-        }
-
-        return sent;
-    }
-
-    c->write->ready = 0;
-
-    if (err == NGX_EAGAIN) {
-        return NGX_AGAIN;
-    }
-
-    c->write->error = 1;
-
-    return ngx_connection_error(c, err, "send() to a port failed");
 }

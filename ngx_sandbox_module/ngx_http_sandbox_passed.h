@@ -1,6 +1,6 @@
 /*
- * Descriptors that came from a session, and connections made of them: what
- * shares them cannot make a worker wait.
+ * Descriptors that came from a session: what shares them cannot make a worker
+ * wait.
  */
 
 #ifndef _NGX_HTTP_SANDBOX_PASSED_H_INCLUDED_
@@ -39,17 +39,6 @@ ngx_uint_t ngx_http_sandbox_passed_full(const char *session);
 
 void ngx_http_sandbox_passed_init(ngx_cycle_t *cycle);
 void ngx_http_sandbox_passed_exit(void);
-
-/* Before nginx closes it: a close() that waits for nothing. */
-void ngx_http_sandbox_passed_calm(ngx_fd_t fd);
-
-/* As those of ngx_connection_t. */
-ssize_t ngx_http_sandbox_passed_recv(ngx_connection_t *c, u_char *buf,
-    size_t size);
-ssize_t ngx_http_sandbox_passed_send(ngx_connection_t *c, u_char *buf,
-    size_t size);
-ngx_chain_t *ngx_http_sandbox_passed_send_chain(ngx_connection_t *c,
-    ngx_chain_t *in, off_t limit);
 
 
 #endif /* _NGX_HTTP_SANDBOX_PASSED_H_INCLUDED_ */

@@ -1,15 +1,15 @@
 /*
- * Ports of a session.  Its init connects, inside, and passes the socket; from
- * there on nginx's upstream module goes about it as about any other server,
- * unbuffered both ways.  There is one server and one try: what fails after
- * the socket has come is the program's.
+ * Ports of a session.  The broker makes sockets in its network, init says that
+ * one may be used, and the worker connects it; from there on nginx's upstream
+ * module goes about it as about any other server, unbuffered both ways.  There
+ * is one server and one try: what fails after it was connected is the
+ * program's.
  *
  * The call stays open while the socket is used.  Its end says that the
  * session is over, and then the client is cut, as a download is.
  */
 
 #include "ngx_http_sandbox_v1_port.h"
-#include "ngx_http_sandbox_passed.h"
 
 
 #define NGX_HTTP_SANDBOX_V1_PORT_TURN   16     /* pieces before others' */
@@ -22,10 +22,6 @@ static ngx_int_t ngx_http_sandbox_v1_port_frame(
 static void ngx_http_sandbox_v1_port_failed(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_error_e error);
 static ngx_int_t ngx_http_sandbox_v1_port_over(ngx_http_sandbox_call_t *call);
-static ngx_int_t ngx_http_sandbox_v1_port_refused(
-    ngx_http_sandbox_call_t *call, const sbx_f_error_t *error);
-static ngx_int_t ngx_http_sandbox_v1_port_begin(
-    ngx_http_sandbox_v1_port_t *port);
 static ngx_int_t ngx_http_sandbox_v1_port_peer_init(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us);
 static ngx_int_t ngx_http_sandbox_v1_port_peer_get(ngx_peer_connection_t *pc,
@@ -258,8 +254,6 @@ static ngx_int_t
 ngx_http_sandbox_v1_port_frame(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
 {
-    ngx_int_t                    rc;
-    sbx_f_error_t                error;
     ngx_http_sandbox_v1_port_t  *port;
 
     port = call->data;
@@ -268,73 +262,23 @@ ngx_http_sandbox_v1_port_frame(ngx_http_sandbox_call_t *call,
 
         /* nothing is to come but the end */
 
-        if (fd != NGX_INVALID_FILE) {
-            ngx_http_sandbox_passed_close(call->header.session, fd);
-        }
-
         return ngx_http_sandbox_v1_port_over(call);
     }
 
-    if (frame->type == SBX_F_ERROR) {
-        ngx_memcpy(&error, payload, sizeof(sbx_f_error_t));
-
-        if (error.code == SBX_E_UNAVAILABLE
-            && (error.err == ECONNREFUSED || error.err == ETIMEDOUT))
-        {
-            return ngx_http_sandbox_v1_port_refused(call, &error);
-        }
+    if (port->socket != NULL) {
+        ngx_http_sandbox_v1_port_disconnect(port);
+        return ngx_http_sandbox_op_broken(call, "more than is of a port");
     }
 
-    rc = ngx_http_sandbox_op_frame(call, frame, payload, fd);
-
-    if (rc != NGX_DECLINED) {
-        return rc;
+    if (frame->type == SBX_F_ACCEPTED && call->settled) {
+        return ngx_http_sandbox_v1_port_connect(port);
     }
 
-    if (frame->type != SBX_F_SOCKET || fd == NGX_INVALID_FILE) {
+    if (frame->type != SBX_F_ERROR) {
         return ngx_http_sandbox_op_broken(call, "a wrong frame for a port");
     }
 
-    /* upstream has no answer for a worker that has no connection left */
-
-    port->socket = ngx_get_connection(fd, call->request->connection->log);
-
-    if (port->socket == NULL) {
-        ngx_http_sandbox_passed_close(call->header.session, fd);
-
-        return ngx_http_sandbox_op_finish(call,
-                  ngx_http_sandbox_problem(call->request,
-                                           NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE,
-                                           NULL));
-    }
-
-    return ngx_http_sandbox_v1_port_begin(port);
-}
-
-
-static ngx_int_t
-ngx_http_sandbox_v1_port_refused(ngx_http_sandbox_call_t *call,
-    const sbx_f_error_t *error)
-{
-    ngx_http_request_t          *r;
-    ngx_http_sandbox_v1_port_t  *port;
-
-    r = call->request;
-    port = call->data;
-
-    if (error->err == ETIMEDOUT) {
-        return ngx_http_sandbox_op_finish(call,
-                  ngx_http_sandbox_problem(r,
-                                           NGX_HTTP_SANDBOX_GATEWAY_TIMEOUT,
-                                           "what listens on port %ui of the "
-                                           "session takes no connection",
-                                           port->port));
-    }
-
-    return ngx_http_sandbox_op_finish(call,
-              ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_BAD_GATEWAY,
-                                       "nothing listens on port %ui of the "
-                                       "session", port->port));
+    return ngx_http_sandbox_op_frame(call, frame, payload, fd);
 }
 
 
@@ -351,6 +295,7 @@ ngx_http_sandbox_v1_port_failed(ngx_http_sandbox_call_t *call,
         return;
     }
 
+    ngx_http_sandbox_v1_port_disconnect(port);
     ngx_http_sandbox_op_failed(call, error);
 }
 
@@ -379,7 +324,7 @@ ngx_http_sandbox_v1_port_over(ngx_http_sandbox_call_t *call)
 /* ---- the upstream ------------------------------------------------------- */
 
 
-static ngx_int_t
+ngx_int_t
 ngx_http_sandbox_v1_port_begin(ngx_http_sandbox_v1_port_t *port)
 {
     ngx_int_t                     rc;
@@ -390,9 +335,9 @@ ngx_http_sandbox_v1_port_begin(ngx_http_sandbox_v1_port_t *port)
     r = port->request;
 
     port->begun = 1;
-    port->call->timeout = 0;
 
-    if (ngx_http_upstream_create(r) != NGX_OK
+    if (ngx_http_sandbox_v1_port_connected(port) != NGX_OK
+        || ngx_http_upstream_create(r) != NGX_OK
         || ngx_http_sandbox_body_own(r) != NGX_OK)
     {
         return ngx_http_sandbox_op_finish(port->call,
@@ -472,7 +417,6 @@ ngx_http_sandbox_v1_port_peer_get(ngx_peer_connection_t *pc, void *data)
 
     port->socket = NULL;
 
-    c->type = SOCK_STREAM;
     c->recv = ngx_http_sandbox_v1_port_recv;
     c->send = ngx_http_sandbox_v1_port_send;
     c->recv_chain = NULL;
@@ -482,16 +426,8 @@ ngx_http_sandbox_v1_port_peer_get(ngx_peer_connection_t *pc, void *data)
     c->log = pc->log;
     c->read->log = pc->log;
     c->write->log = pc->log;
-    c->number = ngx_atomic_fetch_add(ngx_connection_counter, 1);
-    c->start_time = ngx_current_msec;
 
-    if (ngx_add_conn != NULL) {
-        if (ngx_add_conn(c) == NGX_ERROR) {
-            ngx_close_connection(c);
-            return NGX_ERROR;
-        }
-
-    } else if (ngx_handle_read_event(c->read, 0) != NGX_OK) {
+    if (ngx_handle_read_event(c->read, 0) != NGX_OK) {
         ngx_close_connection(c);
         return NGX_ERROR;
     }
@@ -515,19 +451,20 @@ ngx_http_sandbox_v1_port_peer_free(ngx_peer_connection_t *pc, void *data,
 
 /*
  * nginx moves bytes for as long as one side has some and the other takes
- * them, and here both sides may be hostile and fast: after some pieces the
- * socket is as if it were not ready, and goes on when all others had theirs.
+ * them, and here both sides may be hostile and fast: after some pieces, or
+ * when others have had much of this turn, the socket is as if it were not
+ * ready, and goes on in its turn.
  */
 
 static ngx_uint_t
 ngx_http_sandbox_v1_port_turn(ngx_uint_t *n, ngx_event_t *ev)
 {
-    if (*n < NGX_HTTP_SANDBOX_V1_PORT_TURN) {
+    if (*n < NGX_HTTP_SANDBOX_V1_PORT_TURN && !ngx_http_sandbox_turn_over()) {
         return 1;
     }
 
     *n = 0;
-    ngx_post_event(ev, &ngx_posted_next_events);
+    ngx_http_sandbox_turn_wait(ev);
 
     return 0;
 }
@@ -545,9 +482,15 @@ ngx_http_sandbox_v1_port_recv(ngx_connection_t *c, u_char *buf, size_t size)
         return NGX_AGAIN;
     }
 
-    n = ngx_http_sandbox_passed_recv(c, buf, size);
+    n = ngx_recv(c, buf, size);
 
-    port->received = (n > 0) ? port->received + 1 : 0;
+    if (n > 0) {
+        port->received++;
+        ngx_http_sandbox_turn_spend((size_t) n);
+
+    } else {
+        port->received = 0;
+    }
 
     return n;
 }
@@ -565,7 +508,7 @@ ngx_http_sandbox_v1_port_send(ngx_connection_t *c, u_char *buf, size_t size)
         return NGX_AGAIN;
     }
 
-    n = ngx_http_sandbox_passed_send(c, buf, size);
+    n = ngx_send(c, buf, size);
 
     port->sent = (n > 0) ? port->sent + 1 : 0;
 
@@ -585,7 +528,7 @@ ngx_http_sandbox_v1_port_send_chain(ngx_connection_t *c, ngx_chain_t *in,
         return in;
     }
 
-    in = ngx_http_sandbox_passed_send_chain(c, in, limit);
+    in = ngx_send_chain(c, in, limit);
 
     port->sent = (in == NULL) ? port->sent + 1 : 0;
 
@@ -613,7 +556,7 @@ ngx_http_sandbox_v1_port_finalize(ngx_http_request_t *r, ngx_int_t rc)
     /* nginx closes it next */
 
     if (r->upstream->peer.connection != NULL) {
-        ngx_http_sandbox_passed_calm(r->upstream->peer.connection->fd);
+        ngx_http_sandbox_v1_port_quiet(r->upstream->peer.connection->fd);
     }
 }
 
@@ -625,8 +568,5 @@ ngx_http_sandbox_v1_port_cleanup(void *data)
 
     port = data;
 
-    if (port->socket != NULL) {
-        ngx_http_sandbox_passed_calm(port->socket->fd);
-        ngx_close_connection(port->socket);
-    }
+    ngx_http_sandbox_v1_port_disconnect(port);
 }

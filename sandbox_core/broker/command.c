@@ -105,6 +105,15 @@ sbx_command_call(sbx_session_t *s, const sbx_call_t *head, int fd,
         return;
     }
 
+    if (head->op == SBX_OP_PORT && sbx_command_sockets(s, fd, &e) != 0) {
+        sbx_log_error(SBX_LOG_ERROR,
+                      &(sbx_log_about_t) { head->request_id, s->info.id },
+                      &e, "port has no socket");
+        sbx_call_fill(&error, &e);
+        sbx_call_refuse(b, head, fd, &error);
+        return;
+    }
+
     SBX_FAULT("broker-call-checked");
     sbx_credit_begin(s);
     sbx_command_start(s, &p);

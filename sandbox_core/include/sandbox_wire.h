@@ -33,7 +33,7 @@
 
 
 #define SBX_WIRE_MAGIC        0x31584253u     /* "SBX1" */
-#define SBX_WIRE_VERSION      8
+#define SBX_WIRE_VERSION      9
 
 #define SBX_ID_MAX            40      /* session id, without NUL */
 #define SBX_NAME_MAX          128     /* tenant, user */
@@ -362,6 +362,10 @@ typedef enum {
     SBX_F_REFUSAL    = 36,    /* sbx_f_refusal_t */
     SBX_F_OWNER      = 33,    /* sbx_f_owner_t; it does not mean that the
                                  call has happened */
+    SBX_F_SOCKET     = 89,    /* sbx_f_socket_t + SCM_RIGHTS, a stream socket
+                                 that is not connected, non-blocking; before
+                                 init has the call, and no more than OWNER
+                                 does it mean that it has happened */
 
     /* worker to init */
     SBX_F_EXEC       = 64,    /* sbx_f_exec_t, then STRINGS, then STDIN */
@@ -389,8 +393,6 @@ typedef enum {
                                  takes STDIN frames, a watch is set */
     SBX_F_STATE      = 87,    /* sbx_f_state_t + strings: a process */
     SBX_F_OUTPUT     = 88,    /* sbx_f_output_t: where the output begins */
-    SBX_F_SOCKET     = 89,    /* empty; + SCM_RIGHTS, one stream socket that
-                                 is connected to the port, non-blocking */
     SBX_F_CHANGE     = 90,    /* sbx_f_change_t + path: a watch's event */
     SBX_F_MATCH      = 91,    /* sbx_f_match_t + path, line: of a search */
     SBX_F_CONTEXT    = 92,    /* sbx_f_context_t + strings */
@@ -788,12 +790,23 @@ typedef struct {
 #define SBX_STATE_CUT           0x10
 
 
-/* PORT: -> SOCKET, END after the worker's close; ERROR E_UNAVAILABLE where
- * nothing listens.  Init connects to 127.0.0.1, then ::1. */
+/*
+ * PORT: -> SOCKET of IPv4, and of IPv6 where there is that, from the broker;
+ * then, from init, ACCEPTED, and nothing more: it keeps the call open for as
+ * long as the worker does.  The worker connects, to 127.0.0.1, then to ::1.
+ * Init has none of the sockets, so that it can hold none of their locks.
+ */
 typedef struct {
     uint32_t      port;                   /* 1 .. 65535 */
     uint32_t      pad;
 } sbx_f_port_t;
+
+typedef struct {
+    uint32_t      left;                   /* of them, after this one */
+    uint32_t      family;                 /* AF_INET, AF_INET6 */
+} sbx_f_socket_t;
+
+#define SBX_SOCKETS_MAX         2
 
 
 #endif

@@ -1,45 +1,35 @@
 /*
- * Calls to ports: init, which lives in the session's network, connects to
- * what listens there and passes the socket to the worker.
+ * Calls to ports.  The worker has its sockets of the broker and connects by
+ * itself; init says that it may, and counts those that do.
  *
- *   ASKED -> CONNECTING (127.0.0.1, then ::1) -> PASSING -> PASSED
+ *   ASKED -> ANSWERING -> OPEN
  *
- * Nobody waits for anybody: a connect that the listener's queue does not take
- * has its own time, and all of them together are bounded.  Once the worker
- * has the socket init keeps none of it, only the call, whose end tells either
- * side that the other is gone.
+ * Init has the call alone, whose end tells either side that the other is gone.
  */
 
 #include "init.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
 
 
 #define SBX_INIT_PORTS         256        /* open at once */
 #define SBX_INIT_PORT_ASK      5000000    /* us until the frame is there */
-#define SBX_INIT_PORT_CONNECT  5000000    /* us to be let in */
 #define SBX_INIT_PORT_LINGER   2000000    /* us for a refusal to be read */
-#define SBX_INIT_PORT_FAMILIES 2
 
 
 typedef enum {
     SBX_INIT_PORT_FREE,
     SBX_INIT_PORT_ASKED,
-    SBX_INIT_PORT_CONNECTING,
-    SBX_INIT_PORT_PASSING,
-    SBX_INIT_PORT_PASSED,
+    SBX_INIT_PORT_ANSWERING,
+    SBX_INIT_PORT_OPEN,
     SBX_INIT_PORT_CLOSING
 } sbx_init_port_state_t;
 
 typedef struct {
     sbx_init_port_state_t  state;
     sbx_init_source_t      call;
-    sbx_init_source_t      socket;
-    uint32_t               port;
-    unsigned               family;     /* which one is being tried */
     uint64_t               give_up;
     size_t                 have;       /* of the frame */
     uint8_t                frame[sizeof(sbx_frame_t) + sizeof(sbx_f_port_t)];
@@ -49,11 +39,7 @@ typedef struct {
 static sbx_init_port_t *sbx_init_port_new(void);
 static void sbx_init_port_event(sbx_init_source_t *source, uint32_t events);
 static void sbx_init_port_ask(sbx_init_port_t *p);
-static void sbx_init_port_connect(sbx_init_port_t *p);
-static int sbx_init_port_socket(unsigned family, uint32_t port, int *fd);
-static void sbx_init_port_connected(sbx_init_source_t *source,
-    uint32_t events);
-static void sbx_init_port_pass(sbx_init_port_t *p);
+static void sbx_init_port_accept(sbx_init_port_t *p);
 static void sbx_init_port_fail(sbx_init_port_t *p, const sbx_error_t *e);
 static void sbx_init_port_drop(sbx_init_port_t *p);
 static void sbx_init_port_free(sbx_init_port_t *p);
@@ -105,8 +91,6 @@ sbx_init_port_task(int fd)
     p->call.fd = fd;
     p->call.handler = sbx_init_port_event;
     p->call.data = p;
-    p->socket.handler = sbx_init_port_connected;
-    p->socket.data = p;
     p->give_up = sbx_now_us() + SBX_INIT_PORT_ASK;
     sbx_init_loop_wake(p->give_up);
     sbx_init_source_set(&p->call, EPOLLIN|EPOLLRDHUP);
@@ -150,7 +134,6 @@ sbx_init_port_new(void)
     p = sbx_init_ports[i];
     memset(p, 0, sizeof(sbx_init_port_t));
     p->call.fd = -1;
-    p->socket.fd = -1;
 
     return p;
 }
@@ -168,8 +151,8 @@ sbx_init_port_event(sbx_init_source_t *source, uint32_t events)
         return;
     }
 
-    if ((events & EPOLLOUT) && p->state == SBX_INIT_PORT_PASSING) {
-        sbx_init_port_pass(p);
+    if ((events & EPOLLOUT) && p->state == SBX_INIT_PORT_ANSWERING) {
+        sbx_init_port_accept(p);
     }
 
     if (events & EPOLLIN) {
@@ -226,137 +209,24 @@ sbx_init_port_ask(sbx_init_port_t *p)
         return;
     }
 
-    p->port = ask.port;
-    p->state = SBX_INIT_PORT_CONNECTING;
-    p->give_up = sbx_now_us() + SBX_INIT_PORT_CONNECT;
-    sbx_init_loop_wake(p->give_up);
-
-    sbx_init_port_connect(p);
+    sbx_init_port_accept(p);
 }
 
 
-/* Tries the families that are left. */
+/* A frame of a header alone is taken whole or not at all. */
 
 static void
-sbx_init_port_connect(sbx_init_port_t *p)
-{
-    int          fd;
-    sbx_error_t  e;
-
-    for ( /* void */ ; p->family < SBX_INIT_PORT_FAMILIES; p->family++) {
-
-        if (sbx_init_port_socket(p->family, p->port, &fd) == 0) {
-            p->socket.fd = fd;
-            sbx_init_port_pass(p);
-            return;
-        }
-
-        if (fd != -1) {
-            p->socket.fd = fd;
-            sbx_init_source_set(&p->socket, EPOLLOUT);
-            return;
-        }
-    }
-
-    (void) sbx_error(&e, ECONNREFUSED, SBX_E_UNAVAILABLE,
-                     "nothing listens on port %u of the session", p->port);
-    sbx_init_port_fail(p, &e);
-}
-
-
-/* 0: connected; -1: on its way if there is a descriptor. */
-
-static int
-sbx_init_port_socket(unsigned family, uint32_t port, int *fd)
-{
-    int  rc;
-    union {
-        struct sockaddr      any;
-        struct sockaddr_in   in;
-        struct sockaddr_in6  in6;
-    } address;
-    socklen_t  len;
-
-    memset(&address, 0, sizeof(address));
-
-    if (family == 0) {
-        address.in.sin_family = AF_INET;
-        address.in.sin_port = htons((uint16_t) port);
-        address.in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        len = sizeof(address.in);
-
-    } else {
-        address.in6.sin6_family = AF_INET6;
-        address.in6.sin6_port = htons((uint16_t) port);
-        address.in6.sin6_addr = in6addr_loopback;
-        len = sizeof(address.in6);
-    }
-
-    *fd = socket(address.any.sa_family, SOCK_STREAM|SOCK_NONBLOCK|SOCK_CLOEXEC,
-                 0);
-
-    if (*fd == -1) {
-        return -1;
-    }
-
-    do {
-        rc = connect(*fd, &address.any, len);
-    } while (rc == -1 && errno == EINTR);
-
-    if (rc == -1 && errno != EINPROGRESS) {
-        (void) close(*fd);
-        *fd = -1;
-    }
-
-    return rc;
-}
-
-
-static void
-sbx_init_port_connected(sbx_init_source_t *source, uint32_t events)
-{
-    int               err;
-    socklen_t         len;
-    sbx_init_port_t  *p;
-
-    (void) events;
-
-    p = source->data;
-    err = 0;
-    len = sizeof(err);
-
-    if (getsockopt(source->fd, SOL_SOCKET, SO_ERROR, &err, &len) == -1) {
-        err = errno;
-    }
-
-    if (err != 0) {
-        sbx_init_source_close(&p->socket);
-        p->family++;
-        sbx_init_port_connect(p);
-        return;
-    }
-
-    sbx_init_source_set(&p->socket, 0);
-    sbx_init_port_pass(p);
-}
-
-
-/* The descriptor goes with the frame's first byte; a frame of a header alone
- * is taken whole or not at all. */
-
-static void
-sbx_init_port_pass(sbx_init_port_t *p)
+sbx_init_port_accept(sbx_init_port_t *p)
 {
     size_t   size;
     ssize_t  n;
     uint8_t  frame[sizeof(sbx_frame_t)];
 
-    size = sbx_wire_header(frame, SBX_F_SOCKET, 0);
-    n = sbx_wire_send(p->call.fd, frame, size, &p->socket.fd, 1,
-                      MSG_DONTWAIT);
+    size = sbx_wire_header(frame, SBX_F_ACCEPTED, 0);
+    n = sbx_wire_send(p->call.fd, frame, size, NULL, 0, MSG_DONTWAIT);
 
-    if (n == -1 && (errno == EAGAIN || errno == ETOOMANYREFS)) {
-        p->state = SBX_INIT_PORT_PASSING;
+    if (n == -1 && errno == EAGAIN) {
+        p->state = SBX_INIT_PORT_ANSWERING;
         sbx_init_source_set(&p->call, EPOLLIN|EPOLLOUT|EPOLLRDHUP);
         return;
     }
@@ -366,8 +236,7 @@ sbx_init_port_pass(sbx_init_port_t *p)
         return;
     }
 
-    sbx_init_source_close(&p->socket);
-    p->state = SBX_INIT_PORT_PASSED;
+    p->state = SBX_INIT_PORT_OPEN;
     p->give_up = SBX_INIT_NONE;
     sbx_init_source_set(&p->call, EPOLLIN|EPOLLRDHUP);
 }
@@ -379,8 +248,6 @@ sbx_init_port_fail(sbx_init_port_t *p, const sbx_error_t *e)
     size_t         n;
     sbx_f_error_t  error;
     uint8_t        frame[sizeof(sbx_frame_t) + sizeof(sbx_f_error_t)];
-
-    sbx_init_source_close(&p->socket);
 
     sbx_init_error_fill(&error, e);
     n = sbx_wire_header(frame, SBX_F_ERROR, sizeof(sbx_f_error_t));
@@ -422,7 +289,6 @@ sbx_init_port_drop(sbx_init_port_t *p)
 static void
 sbx_init_port_free(sbx_init_port_t *p)
 {
-    sbx_init_source_close(&p->socket);
     sbx_init_source_close(&p->call);
     p->state = SBX_INIT_PORT_FREE;
 }
@@ -432,7 +298,6 @@ void
 sbx_init_port_tick(uint64_t now)
 {
     unsigned          i;
-    sbx_error_t       e;
     sbx_init_port_t  *p;
 
     for (i = 0; i < sbx_init_ports_end; i++) {
@@ -446,12 +311,6 @@ sbx_init_port_tick(uint64_t now)
 
         if (now < p->give_up) {
             sbx_init_loop_wake(p->give_up);
-
-        } else if (p->state == SBX_INIT_PORT_CONNECTING) {
-            (void) sbx_error(&e, ETIMEDOUT, SBX_E_UNAVAILABLE,
-                             "what listens on port %u of the session takes "
-                             "no connection", p->port);
-            sbx_init_port_fail(p, &e);
 
         } else {
             sbx_init_port_free(p);

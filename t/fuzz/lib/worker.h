@@ -33,6 +33,8 @@
 #define WORKER_RAW       0x04          /* bytes as they are: no frame */
 #define WORKER_SIZED     0x08          /* of that very length */
 #define WORKER_OLDER     0x10          /* to the call before the last */
+#define WORKER_FOUR      0x20          /* it brings a socket of IPv4 */
+#define WORKER_SIX       0x40          /* or of IPv6 */
 
 void worker_input(ngx_uint_t api, const uint8_t *data, size_t size);
 

@@ -22,6 +22,7 @@ static void worker_blob(const sbx_call_t *head, const uint8_t *body, int fd);
 static void worker_frames(worker_call_t *call);
 static void worker_frame(worker_call_t *call, const sbx_frame_t *frame,
     const uint8_t *p);
+static int worker_socket(int family);
 static void worker_say(worker_call_t *call, unsigned type, unsigned how,
     const uint8_t *p, size_t n);
 
@@ -262,6 +263,20 @@ worker_core_gone(void)
 }
 
 
+/* One for a port that leads nowhere: it cannot be connected. */
+
+static int
+worker_socket(int family)
+{
+    int  fd;
+
+    fd = socket(family, SOCK_STREAM|SOCK_NONBLOCK|SOCK_CLOEXEC, 0);
+    must(fd != -1 && listen(fd, 1) == 0);
+
+    return fd;
+}
+
+
 /* A frame that has the length of its type, unless it is to be wrong. */
 
 static void
@@ -306,7 +321,11 @@ worker_say(worker_call_t *call, unsigned frame_type, unsigned how,
     nfds = 0;
     fd = -1;
 
-    if (how & (WORKER_FILE|WORKER_OTHER)) {
+    if (how & (WORKER_FOUR|WORKER_SIX)) {
+        nfds = 1;
+        fd = worker_socket(how & WORKER_FOUR ? AF_INET : AF_INET6);
+
+    } else if (how & (WORKER_FILE|WORKER_OTHER)) {
         nfds = 1;
         fd = how & WORKER_FILE ? open("/etc/passwd", O_RDONLY|O_CLOEXEC)
                                : dup(worker.door[1]);

@@ -80,7 +80,7 @@ typedef enum {
     WHOLE_CONTROLS,
     WHOLE_LATIN,
     WHOLE_NUMBERS,
-    WHOLE_SOCKET_TCP,             /* sockets of a port */
+    WHOLE_SOCKET_TCP,             /* as if they were a port's */
     WHOLE_SOCKET_GARBAGE,
     WHOLE_SOCKET_UNMET,
     WHOLE_SOCKET_LISTENS,
@@ -180,7 +180,7 @@ shape(sbx_frame_type_t type)
     EMPTY(SBX_F_READY);
     STRINGS(SBX_F_STATE, sbx_f_state_t);
     FIXED(SBX_F_OUTPUT, sbx_f_output_t);
-    EMPTY(SBX_F_SOCKET);
+    NEVER(SBX_F_SOCKET);          /* by init */
     STRINGS(SBX_F_CHANGE, sbx_f_change_t);
     STRINGS(SBX_F_MATCH, sbx_f_match_t);
     STRINGS(SBX_F_CONTEXT, sbx_f_context_t);
@@ -276,6 +276,7 @@ attack_table(void)
         a = &attacks[nattacks++];
         memset(a, 0, sizeof(*a));
         a->whole = (whole_t) whole;
+        a->bad = whole >= WHOLE_SOCKET_TCP && whole <= WHOLE_SOCKET_TWO;
     }
 }
 
@@ -290,7 +291,8 @@ attack_list(void)
         a = &attacks[i];
 
         if (a->whole != WHOLE_MAX) {
-            printf("%u any - %s\n", i, wholes[a->whole]);
+            printf("%u %s - %s\n", i, a->bad ? "bad" : "any",
+                   wholes[a->whole]);
 
         } else {
             printf("%u %s %d frame %u %s, %s\n", i, a->bad ? "bad" : "any",
