@@ -189,14 +189,17 @@ my %ends = (
 
 # ---- what is left of it ----------------------------------------------------
 
-# Descriptors of the worker, the broker and both inits.
+# What there is of a server: descriptors of the worker, the broker and both
+# inits, and the processes of both sessions: one serves each file call.
 
-sub open_ones {
+sub there_is {
+    my @pids = session_pids();
     my @inits = grep {
         (slurp("/proc/$_/status") // '') =~ /^NSpid:\s+\d+\s+1$/m
-    } session_pids();
+    } @pids;
 
-    return join ' ', map { fds($_) } $worker, $t->broker, sort @inits;
+    return join ' ', scalar @pids,
+                     map { fds($_) } $worker, $t->broker, sort @inits;
 }
 
 sub is_no_more {
@@ -206,7 +209,23 @@ sub is_no_more {
                                       0 .. $#$now;
 }
 
-my $before = open_ones();
+
+# At rest: what a call of before has left to close or to reap is gone, which
+# takes as long as it takes, so it is looked for until there is no less for a
+# while.
+
+my $before = there_is();
+my $same = 0;
+
+unlike($before, qr/-/, 'descriptors of each can be counted');
+until_true(sub {
+    my $now = there_is();
+
+    $same = $now eq $before ? $same + 1 : 0;
+    $before = $now;
+
+    return $same == 10;
+}, 20);
 
 
 sub is_forgotten {
@@ -215,7 +234,7 @@ sub is_forgotten {
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
     if ($o{goes_on}) {
-        ok(until_true(sub { fds($worker) <= (split / /, $before)[0] }, 20),
+        ok(until_true(sub { fds($worker) <= (split / /, $before)[1] }, 20),
            "$who: the worker forgets it");
         is(scalar host_pids("sleep $mark"), 1, 'what it began goes on');
         run($s, [ 'pkill', 'sleep' ]);
@@ -223,7 +242,7 @@ sub is_forgotten {
 
     my $now;
 
-    ok(until_true(sub { is_no_more($now = open_ones(), $before) }, 20),
+    ok(until_true(sub { is_no_more($now = there_is(), $before) }, 20),
        "$who: the server forgets it")
         or diag("$before, now $now");
     ok(until_true(sub { !host_pids("sleep $mark") }, 20),

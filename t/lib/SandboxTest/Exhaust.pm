@@ -16,6 +16,7 @@ use strict;
 use warnings;
 
 use Exporter qw(import);
+use POSIX ();
 use Test::More;
 use Time::HiRes qw(time sleep);
 
@@ -27,16 +28,15 @@ our @EXPORT = qw(exhaust_server few_files enough_files open_files quiet
                  little_memory enough_memory
                  told_to_wait at_rest ticks goes_on init_of works_again);
 
-# Of the time of a look, the most that a process may have a processor, and the
-# most that it may have one or wait for one: what tries again without end has
-# or wants one always, whoever else is running; what wakes up now and then
-# waits each time on a machine that is busy; and one that is emulated stands
-# still now and then, which is looked at for longer.
+# How long a look is; of what a process has that has work all the time, the
+# most that one at rest may have; and of a processor what it may have always,
+# whatever others are busy with.  A machine that is emulated stands still now
+# and then, which is looked at for longer.
 
 use constant {
     LOOK => 0.4,
-    RUNS => 0.3,
-    WANTS => 0.9,
+    SHARE => 0.3,
+    LITTLE => 0.03,
 };
 
 my %USUAL;
@@ -62,10 +62,17 @@ sub exhaust_server {
 
 # ---- descriptors -----------------------------------------------------------
 
+# Their numbers.  Dies where they cannot be seen: "none" would pass for few.
+
 sub open_files {
     my ($pid) = @_;
 
-    return sort { $a <=> $b } map { m{(\d+)$} } glob "/proc/$pid/fd/*";
+    opendir my $dir, "/proc/$pid/fd"
+        or die "what process $pid has open cannot be seen: $!\n";
+
+    my @open = sort { $a <=> $b } grep { /^\d+$/ } readdir $dir;
+
+    return @open;
 }
 
 
@@ -170,44 +177,57 @@ sub told_to_wait {
 }
 
 
-# Neither the process nor a thread of it has work all the time.
+# Neither the process nor a thread of it has work all the time: the measure is
+# one beside them that has, and gets as much as the machine has for it.
 
 sub at_rest {
     my ($name, @pids) = @_;
 
     local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-    my %before = map { $_ => [ used($_) ] } @pids;
+    my $me = $$;
+    my $always = fork // die "fork: $!\n";
+
+    if ($always == 0) {
+        1 while getppid == $me;
+        POSIX::_exit(0);
+    }
+
+    until_true { ran($always) > 0 } 10;
+
+    my %before = map { $_ => ran($_) } @pids, $always;
     my $began = time;
 
     sleep within(LOOK);
 
-    my $wall = time - $began;
-    my @busy = grep {
-        my ($ran, $wanted) = used($_);
+    my %ran = map { $_ => ran($_) - $before{$_} } @pids, $always;
+    my $most = $ran{$always} * SHARE;
+    my $little = (time - $began) * LITTLE;
 
-        $ran - $before{$_}[0] > $wall * RUNS
-        || $wanted - $before{$_}[1] > $wall * WANTS
-    } @pids;
+    kill 'KILL', $always;
+    waitpid $always, 0;
+    $most = $little if $most < $little;
 
-    return ok(!@busy, $name) || diag("busy: @busy");
+    my @busy = grep { $ran{$_} > $most } @pids;
+
+    return ok(!@busy, $name)
+           || diag(map { sprintf "    process %d ran %.3f s of %.3f\n",
+                                 $_, $ran{$_}, $ran{$always} } @busy);
 }
 
 
-# Seconds that the process has run, and these with those that it has waited.
+# Seconds that the process has run.
 
-sub used {
+sub ran {
     my ($pid) = @_;
 
-    my ($ran, $wanted) = (0, 0);
+    my $ns = 0;
 
     for my $file (glob "/proc/$pid/task/*/schedstat") {
-        my ($r, $w) = split ' ', slurp($file) // '';
-        $ran += $r // 0;
-        $wanted += ($r // 0) + ($w // 0);
+        $ns += (split ' ', slurp($file) // '0')[0];
     }
 
-    return ($ran / 1e9, $wanted / 1e9);
+    return $ns / 1e9;
 }
 
 

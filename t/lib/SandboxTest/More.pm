@@ -594,10 +594,16 @@ sub rss {
 }
 
 
+# Of one that has ended there are none, nor of one that cannot be looked at,
+# which is no number that a test may go on with.
+
 sub fds {
     my ($pid) = @_;
 
-    opendir my $d, "/proc/$pid/fd" or return -1;
+    opendir my $d, "/proc/$pid/fd"
+        or return SandboxTest::alive($pid)
+                  ? die "what process $pid has open cannot be seen: $!\n"
+                  : -1;
 
     return scalar grep { /^\d/ } readdir $d;
 }
