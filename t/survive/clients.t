@@ -15,7 +15,7 @@ use lib "$FindBin::Bin/../lib";
 
 use IO::Socket::INET;
 use Socket qw(IPPROTO_TCP TCP_NODELAY SOL_SOCKET SO_LINGER SO_RCVBUF
-              SHUT_WR);
+              SHUT_WR MSG_PEEK MSG_DONTWAIT);
 use Test::More;
 use SandboxTest::Connect;
 use SandboxTest::More;
@@ -52,7 +52,8 @@ ok(until_true(sub {
 
 # ---- where a client is -----------------------------------------------------
 
-# Whether the worker has read all that was sent.
+# Whether the worker has read all that was sent; it may have closed since, if
+# the client has been silent for too long, and would have reset otherwise.
 
 sub is_taken {
     my ($c) = @_;
@@ -61,8 +62,13 @@ sub is_taken {
     my $port = sprintf ':%04X', $t->port;
 
     return until_true(sub {
-        (slurp('/proc/net/tcp') // '')
-            =~ /^\s*\d+:\s\S+$port\s\S+$mine\s01\s\S+:00000000\s/m
+        return 1 if (slurp('/proc/net/tcp') // '')
+            =~ /^\s*\d+:\s\S+$port\s\S+$mine\s01\s\S+:00000000\s/m;
+
+        my $next = 'more';
+
+        return defined recv($c, $next, 1, MSG_PEEK | MSG_DONTWAIT)
+               && $next eq '';
     }, 60);
 }
 
