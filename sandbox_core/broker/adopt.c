@@ -28,8 +28,21 @@ int
 sbx_adopt_session(sbx_broker_t *b, const sbx_link_t *msg, int *fds)
 {
     sbx_error_t         e;
+    sbx_link_t          drop;
     sbx_session_t      *s;
     const sbx_grave_t  *grave;
+
+    /* by this name its directory is opened, and removed */
+
+    if (!sbx_session_id_ok(msg->id, strlen(msg->id))) {
+        sbx_log(SBX_LOG_ERROR, NULL, 0, "what the keeper has of a session "
+                "without a name is let go");
+        drop = *msg;
+        drop.type = SBX_LINK_DROP;
+        (void) sbx_broker_post(b, &drop, NULL);
+        sbx_discard_all(b, fds, SBX_LINK_FDS);
+        return 0;
+    }
 
     s = sbx_session_make(b);
 

@@ -370,11 +370,12 @@ sbx_broker_stored(sbx_broker_t *b, sbx_store_t *store, const sbx_link_t *msg,
         sbx_outlet_adopt(b, msg->pid, msg->number, fds);
         return 0;
 
-    case SBX_KEEP_NONE:
-        return 0;
-
     case SBX_KEEP_SESSION:
         break;
+
+    case SBX_KEEP_NONE:
+    default:                           /* with no descriptor */
+        return 0;
     }
 
     if (store->n == store->size) {
