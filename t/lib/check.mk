@@ -232,7 +232,7 @@ NGINX      ?= /usr/sbin/nginx
 
 $(FUZZ_NGX:%=$(FUZZ)/%): $(FUZZ_WORKER) $(FUZZ)/module.a $(FUZZ)/libnginx.so
 
-$(FUZZ)/broker: $(FUZZ_BROKER)
+$(FUZZ)/broker $(FUZZ)/heir: $(FUZZ_BROKER)
 $(FUZZ)/keeper: $(filter-out %/broker_check.o,$(FUZZ_BROKER))
 
 $(FUZZ)/%: $(FUZZ)/obj/t/fuzz/%.o $(FUZZ)/core.a $(FUZZ)/programs

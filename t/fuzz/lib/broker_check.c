@@ -325,6 +325,14 @@ broker_check(void)
         running += s->ended == SBX_ENDED_NOT && s->state == SBX_S_RUNNING;
         held += s->hold.held;
         memory += s->hold.held ? s->hold.taken.memory : 0;
+
+        /* one without a record is nobody's, and ends */
+
+        if (s->info.tenant[0] == '\0') {
+            must(s->ended == SBX_ENDED_NODE_RESTART && !s->adopted);
+            continue;
+        }
+
         must(sbx_name_ok(s->info.tenant, strlen(s->info.tenant)));
         must(sbx_name_ok(s->info.user, strlen(s->info.user)));
     }

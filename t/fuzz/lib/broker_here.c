@@ -25,6 +25,7 @@ static ssize_t here_random(void *buf, size_t n, unsigned flags);
 static int here_peer(int fd, int level, int name, void *value,
     socklen_t *len);
 static void here_exit(int code) __attribute__((noreturn));
+static int here_link_recv(int fd, sbx_link_t *msg, int fds[SBX_LINK_FDS]);
 
 #define sbx_now_us                util_now_us
 #include "../../../sandbox_core/policy/util.c"
@@ -60,9 +61,11 @@ static void here_exit(int code) __attribute__((noreturn));
 
 #define waitpid                   here_waitpid
 #define kill                      here_kill
+#define sbx_link_recv             here_link_recv
 #include "../../../sandbox_core/broker/keeper.c"
 #undef waitpid
 #undef kill
+#undef sbx_link_recv
 
 #include "sandbox_rules.h"
 
@@ -87,6 +90,9 @@ unsigned        launch_how;
 uint64_t        now_us;
 int64_t         wall_us;
 int             keeper_copies[BROKER_KEPT][SBX_LINK_FDS];
+unsigned        keeper_full;
+jmp_buf         broker_over;
+int             broker_left;
 
 static sbx_options_t  broker_options, keeper_options;
 static sbx_timer_t    stop_timer;
@@ -123,9 +129,20 @@ broker_begin(const char *dir)
 void
 keeper_begin(int link)
 {
+    keeper_fresh();
+    keeper.link = link;
+    now_us = BROKER_NOW;
+    hostile = 1;
+}
+
+
+void
+keeper_fresh(void)
+{
     sbx_error_t  e;
 
     memset(&keeper, 0, sizeof(keeper));
+    keeper_full = 0;
     keeper.options = &keeper_options;
     keeper_options.standalone = 1;
     keeper_options.state_dir = "";
@@ -134,10 +151,8 @@ keeper_begin(int link)
     keeper.lock = -1;
     keeper.listen = -1;
     keeper.signals = -1;
-    keeper.link = link;
+    keeper.link = -1;
     keeper.broker = BROKER_PID - 1;
-    now_us = BROKER_NOW;
-    hostile = 1;
 }
 
 
@@ -279,6 +294,27 @@ broker_crash(void)
 
     keeper.broker = 0;
     keeper.restarts++;
+}
+
+
+int
+broker_follows(void)
+{
+    process_t  *p;
+
+    broker_left = -1;
+
+    if (setjmp(broker_over) == 0) {
+        sbx_broker_take_over(broker);
+    }
+
+    for (p = processes; p < processes + BROKER_PROCESSES; p++) {
+        p->orphan = 1;
+    }
+
+    must(broker_left != -1);
+
+    return broker_left;
 }
 
 
@@ -718,7 +754,7 @@ here_waitpid(pid_t pid, int *status, int options)
     must(pid == -1);
 
     for (p = processes; p < processes + BROKER_PROCESSES; p++) {
-        if (p->pid != 0 && p->dead) {
+        if (p->pid != 0 && p->dead && !p->orphan) {
             pid = p->pid;
             *status = SIGKILL;
             (void) close(p->pidfd);
@@ -728,6 +764,28 @@ here_waitpid(pid_t pid, int *status, int options)
     }
 
     return -1;
+}
+
+
+/* As sbx_link_recv() by a process with few descriptors. */
+
+static int
+here_link_recv(int fd, sbx_link_t *msg, int fds[SBX_LINK_FDS])
+{
+    int       rc;
+    unsigned  i;
+
+    rc = sbx_link_recv(fd, msg, fds);
+
+    if (rc == 1 && msg->type == SBX_LINK_STORE && keeper_full) {
+        for (i = 0; i < sbx_link_fds((sbx_keep_t) msg->kind); i++) {
+            (void) close(fds[i]);
+        }
+
+        return 2;
+    }
+
+    return rc;
 }
 
 

@@ -12,6 +12,8 @@
 #include "broker.h"
 #include "keeper.h"
 
+#include <setjmp.h>
+
 
 #define BROKER_CALLS      48           /* of one input */
 #define BROKER_PROCESSES  64
@@ -26,6 +28,7 @@ typedef struct {
     int        pidfd;                  /* that somebody may look at */
     int        peer;                   /* its end of its control socket; -1 */
     unsigned   dead:1;                 /* nobody has waited for it yet */
+    unsigned   orphan:1;               /* nor will: its keeper has died */
 } process_t;
 
 /* What a launch comes to. */
@@ -58,6 +61,15 @@ extern int64_t         wall_us;        /* of the wall's clock, ahead of that */
 void broker_begin(const char *dir);
 void broker_start(void);
 void broker_crash(void);
+/* The keeper dies, and the broker would be the next one: what it leaves to
+ * itself, a file whose descriptors are its own.  Another keeper, as at a
+ * start. */
+int broker_follows(void);
+void keeper_fresh(void);
+extern jmp_buf   broker_over;
+extern int       broker_left;
+/* It has no descriptor for more. */
+extern unsigned  keeper_full;
 /* All of it, as a signal would. */
 void broker_end(void);
 /* A connection to it; ours. */

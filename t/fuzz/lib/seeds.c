@@ -348,6 +348,112 @@ quota_seeds(void)
 }
 
 
+/* ---- who takes a keeper's place ----------------------------------------- */
+
+/* The numbers of broker.c and heir.c. */
+enum { SAY_CREATE = 1, SAY_TIME = 7, SAY_CRASH = 8 };
+enum { HEIR_REPLACE = 0x80, HEIR_FULL, HEIR_RECORD, HEIR_CHECK };
+
+static void
+say(unsigned kind, unsigned how, unsigned a, unsigned b, unsigned c)
+{
+    begin(kind, how);
+    byte(a);
+    byte(b);
+    byte(c);
+    end();
+}
+
+
+/* Three of them, one with a network; the record of each is written. */
+
+static void
+heir_sessions(void)
+{
+    unsigned  i;
+
+    static const char  parts[] = "{}\036\036\036";
+
+    for (i = 0; i < 3; i++) {
+        begin(SAY_CREATE, 0);
+        byte(0);
+        byte(2 * (i & 1));
+        byte(0x17 + 16 * i);
+        byte(0);
+        byte(4 + (i == 2));
+        byte(0);
+        byte(0);
+        byte(0);
+        add(parts, sizeof(parts) - 1);
+        end();
+    }
+}
+
+
+static void
+heir_seeds(void)
+{
+    unsigned  how;
+
+    heir_sessions();
+    say(HEIR_REPLACE, 0, 0, 0, 0);
+    say(HEIR_CHECK, 0, 0, 0, 0);
+    say(SAY_CRASH, 1, 0, 0, 0);
+    say(HEIR_CHECK, 0, 0, 0, 0);
+    heir_sessions();
+    say(HEIR_REPLACE, 0, 0, 0, 0);
+    say(SAY_TIME, 22, 2, 0, 0);
+    say(HEIR_CHECK, 0, 0, 0, 0);
+    save("heir", "sound");
+
+    for (how = 1; how <= 8; how++) {
+        if (how % 3 == 1) {
+            heir_sessions();
+        }
+
+        say(HEIR_REPLACE, how, 7, 2 * how - 1, 8);
+        say(HEIR_CHECK, 0, 0, 0, 0);
+        say(HEIR_REPLACE, how, 8, how, 6);
+        say(SAY_TIME, 22, 2, 0, 0);
+    }
+
+    save("heir", "spoilt");
+
+    for (how = 9; how <= 12; how++) {
+        heir_sessions();
+        say(HEIR_REPLACE, how, 3, 90 + how, 0);
+        say(HEIR_CHECK, 0, 0, 0, 0);
+    }
+
+    save("heir", "unread");
+
+    heir_sessions();
+    say(HEIR_FULL, 1, 0, 0, 0);
+    heir_sessions();
+    say(SAY_TIME, 20, 1, 0, 0);
+    say(HEIR_CHECK, 0, 0, 0, 0);
+    say(HEIR_REPLACE, 0, 0, 0, 0);
+    say(HEIR_FULL, 1, 0, 0, 0);
+    heir_sessions();
+    say(HEIR_FULL, 0, 0, 0, 0);
+    say(SAY_TIME, 20, 1, 0, 0);
+    say(SAY_TIME, 20, 1, 0, 0);
+    say(HEIR_CHECK, 0, 0, 0, 0);
+    say(SAY_CRASH, 1, 0, 0, 0);
+    say(HEIR_CHECK, 0, 0, 0, 0);
+    save("heir", "full");
+
+    for (how = 0; how < 4; how++) {
+        heir_sessions();
+        say(HEIR_RECORD, how, 0, 1, 2);
+        say(how & 1 ? HEIR_REPLACE : SAY_CRASH, 0, 0, 0, 0);
+        say(HEIR_CHECK, 0, 0, 0, 0);
+    }
+
+    save("heir", "records");
+}
+
+
 /* ---- the checks of the wire --------------------------------------------- */
 
 
@@ -502,6 +608,7 @@ main(void)
     init_seeds();
     state_seeds();
     quota_seeds();
+    heir_seeds();
 
     return 0;
 }
