@@ -75,8 +75,10 @@ sbx_code_next(sbx_code_context_t *context)
         return;
 
     default:
+        /* what has become empty is filled again, and nobody else sees that
+         * it has */
         if (context->run != NULL) {
-            (void) sbx_code_flush(context->run);
+            sbx_code_pump(context);
         }
 
         return;

@@ -663,6 +663,86 @@ test_hand_over(void)
 }
 
 
+/* Whether init stands still, or whatever it had to do is done. */
+
+static int
+rests(char state)
+{
+    int    i;
+    char   path[64], stat[512], *p;
+    FILE  *f;
+
+    (void) snprintf(path, sizeof(path), "/proc/%d/stat", (int) s.pid);
+
+    for (i = 0; i < 2000; i++) {
+        f = fopen(path, "r");
+        p = f != NULL && fgets(stat, sizeof(stat), f) != NULL
+            ? strrchr(stat, ')') : NULL;
+
+        if (f != NULL) {
+            (void) fclose(f);
+        }
+
+        if (p != NULL && p[2] == state) {
+            return 1;
+        }
+
+        (void) usleep(5000);
+    }
+
+    return 0;
+}
+
+
+/* A client that has read all that there was, just when the next run comes:
+ * init hears of that first. */
+
+static void
+test_next(void)
+{
+    int             i, size, was;
+    sbx_frame_t     frame;
+    sbx_f_code_t    ask;
+    const uint8_t  *p;
+
+    begin(&a, NULL, "print('x' * 4000000)");
+
+    for (i = 0, size = 0; i < 20; i = size == was && size > 0 ? i + 1 : 0) {
+        was = size;
+        (void) usleep(5000);
+        (void) ioctl(a.call.fd, FIONREAD, &size);
+    }
+
+    memset(&ask, 0, sizeof(ask));
+    ask.verb = SBX_CODE_RUN;
+    ask.timeout = SBX_UNSET;
+    ask.max_output = SBX_UNSET;
+    ask.code_size = 1;
+    ask.strings_size = 1;
+    code_fresh(&b);
+    init_call(&s, SBX_OP_CODE, NULL, NULL, 0, &b.call);
+    init_send(b.call.fd, SBX_F_CODE, &ask, sizeof(ask));
+    init_shell(&s, "true", &r);
+
+    (void) kill(s.pid, SIGSTOP);
+    ok(rests('T'), "init is stopped, and a run's client does not read");
+    init_send(b.call.fd, SBX_F_STRINGS, "1", 1);
+
+    while (init_next(&a.call, &frame, &p, NULL, 0) == 1) {
+        code_take(&a, &frame, p);
+    }
+
+    (void) kill(s.pid, SIGCONT);
+    code_finish(&a);
+    code_finish(&b);
+    ok(a.ended == SBX_F_RAN && a.out_size > 0
+       && a.ran.stdout_bytes == 4000001,
+       "when it has read, the run goes on");
+    ok(b.ended == SBX_F_RAN && b.ran.exit_code == 0,
+       "and the one that came meanwhile after it");
+}
+
+
 static void
 test_end(void)
 {
@@ -698,6 +778,7 @@ main(void)
     test_process();
     test_files();
     test_warm();
+    test_next();
     test_hand_over();
     test_end();
     ok(init_stop(&s), "the session ends");
