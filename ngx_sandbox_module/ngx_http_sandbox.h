@@ -409,6 +409,7 @@ typedef struct {
                                                    API */
     ngx_chain_t                  *blocks;       /* that closed calls leave to
                                                    those that follow */
+    size_t                       *listed;       /* of _op_share(): a list */
 
     /* for variables; empty or -1 until known */
     ngx_str_t                     tenant;

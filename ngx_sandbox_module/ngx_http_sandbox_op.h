@@ -130,6 +130,13 @@ typedef struct {
 ngx_int_t ngx_http_sandbox_op_share(ngx_http_request_t *r, size_t **shared,
     size_t len);
 
+/* Whether a list of so many bytes goes no further: it has more than max, or
+ * all that is held more than there is room for. */
+ngx_uint_t ngx_http_sandbox_op_full(ngx_http_request_t *r, size_t size,
+    size_t max);
+/* What a call's frame() returns for a list that cannot end before its end. */
+ngx_int_t ngx_http_sandbox_op_crowded(ngx_http_sandbox_call_t *call);
+
 /* Keeps what a frame brought, up to the cap; NGX_ERROR: out of memory. */
 ngx_int_t ngx_http_sandbox_op_output(ngx_http_request_t *r,
     ngx_http_sandbox_op_output_t *output, const u_char *data, size_t len);

@@ -94,6 +94,27 @@ ngx_http_sandbox_op_share(ngx_http_request_t *r, size_t **shared, size_t len)
 }
 
 
+ngx_uint_t
+ngx_http_sandbox_op_full(ngx_http_request_t *r, size_t size, size_t max)
+{
+    return size > max
+           || ngx_http_sandbox_op_share(r, &ngx_http_sandbox_ctx(r)->listed,
+                                        size)
+              != NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_sandbox_op_crowded(ngx_http_sandbox_call_t *call)
+{
+    return ngx_http_sandbox_op_finish(call,
+               ngx_http_sandbox_problem(call->request,
+                                        NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE,
+                                        "the worker holds as many answers "
+                                        "that are not read yet as it may"));
+}
+
+
 /* Of what comes as much as there is room for. */
 
 static size_t

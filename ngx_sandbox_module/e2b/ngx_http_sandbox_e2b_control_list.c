@@ -259,7 +259,8 @@ ngx_http_sandbox_e2b_list_down(ngx_http_sandbox_call_t *call)
     }
 
     if (list->nitems < list->query.limit
-        && list->size <= NGX_HTTP_SANDBOX_E2B_LIST_MAX)
+        && !ngx_http_sandbox_op_full(call->request, list->size,
+                                     NGX_HTTP_SANDBOX_E2B_LIST_MAX))
     {
         return ngx_http_sandbox_e2b_list_add(call);
     }
@@ -366,9 +367,16 @@ ngx_http_sandbox_e2b_list_page(ngx_http_sandbox_call_t *call)
 
     list = call->data;
 
-    return (list->nitems < list->query.limit)
-           ? ngx_http_sandbox_e2b_list_add(call)
-           : ngx_http_sandbox_e2b_list_end(call);
+    if (list->nitems == list->query.limit) {
+        return ngx_http_sandbox_e2b_list_end(call);
+    }
+
+    /* the page's bounds are set, and what comes last is its beginning */
+
+    return ngx_http_sandbox_op_full(call->request, list->size,
+                                    NGX_MAX_SIZE_T_VALUE)
+           ? ngx_http_sandbox_op_crowded(call)
+           : ngx_http_sandbox_e2b_list_add(call);
 }
 
 

@@ -390,6 +390,12 @@ ngx_http_sandbox_e2b_fs_list_frame(ngx_http_sandbox_call_t *call,
         return ngx_http_sandbox_e2b_fs_too_many(call);
     }
 
+    if (ngx_http_sandbox_op_full(call->request, j->size,
+                                 NGX_HTTP_SANDBOX_OP_LIST_MAX))
+    {
+        return ngx_http_sandbox_op_crowded(call);
+    }
+
     ngx_http_sandbox_json_raw(j, fs->count++ ? "," : "");
 
     if (ngx_http_sandbox_e2b_entry(j, payload, frame->length) != NGX_OK) {

@@ -592,6 +592,12 @@ ngx_http_sandbox_e2b_watcher_frame(ngx_http_sandbox_call_t *call,
         return ngx_http_sandbox_e2b_watcher_end(call, &end);
     }
 
+    if (ngx_http_sandbox_op_full(call->request, watcher->json.size,
+                                 NGX_HTTP_SANDBOX_OP_LIST_MAX))
+    {
+        watcher->lost = 1;
+    }
+
     if (watcher->file.verb != SBX_FILE_EVENTS
         || ngx_http_sandbox_e2b_watcher_event(watcher, frame, payload)
            != NGX_OK)
@@ -615,10 +621,6 @@ ngx_http_sandbox_e2b_watcher_event(ngx_http_sandbox_e2b_watcher_t *watcher,
     ngx_http_sandbox_json_t  *j;
 
     j = &watcher->json;
-
-    if (j->size > NGX_HTTP_SANDBOX_OP_LIST_MAX) {
-        watcher->lost = 1;
-    }
 
     if (watcher->lost) {
         return NGX_OK;

@@ -218,6 +218,12 @@ ngx_http_sandbox_e2b_list_frame(ngx_http_sandbox_call_t *call,
     switch (frame->type) {
 
     case SBX_F_STATE:
+        if (ngx_http_sandbox_op_full(call->request, list->json.size,
+                                     NGX_HTTP_SANDBOX_E2B_LIST_MAX))
+        {
+            return ngx_http_sandbox_op_crowded(call);
+        }
+
         return (ngx_http_sandbox_e2b_list_add(list, payload, frame->length)
                 == NGX_OK)
                ? NGX_OK
@@ -257,10 +263,6 @@ ngx_http_sandbox_e2b_list_add(ngx_http_sandbox_e2b_list_t *list,
 
     j = &list->json;
     env = sbx_wire_state_env(&state, args);
-
-    if (j->size > NGX_HTTP_SANDBOX_E2B_LIST_MAX) {
-        return NGX_ERROR;
-    }
 
     ngx_http_sandbox_json_raw(j, (list->count++ == 0) ? "{" : ",{");
     ngx_http_sandbox_json_raw(j, "\"config\":{\"cmd\":");

@@ -266,7 +266,9 @@ ngx_http_sandbox_v1_glob_frame(ngx_http_sandbox_call_t *call,
         return ngx_http_sandbox_op_broken(call, "a wrong frame for glob");
     }
 
-    if (glob->json.size > NGX_HTTP_SANDBOX_V1_LIST_MAX) {
+    if (ngx_http_sandbox_op_full(call->request, glob->json.size,
+                                 NGX_HTTP_SANDBOX_V1_LIST_MAX))
+    {
         return ngx_http_sandbox_v1_list_end(call, &glob->json, 'g',
                                             glob->file.skip + glob->count, 0);
     }

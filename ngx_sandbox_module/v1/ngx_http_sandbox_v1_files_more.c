@@ -465,7 +465,9 @@ ngx_http_sandbox_v1_search_frame(ngx_http_sandbox_call_t *call,
         return ngx_http_sandbox_op_broken(call, "a wrong frame for search");
     }
 
-    if (j->size > NGX_HTTP_SANDBOX_V1_LIST_MAX) {
+    if (ngx_http_sandbox_op_full(call->request, j->size,
+                                 NGX_HTTP_SANDBOX_V1_LIST_MAX))
+    {
         return ngx_http_sandbox_v1_search_send(call, 1);
     }
 

@@ -164,6 +164,12 @@ ngx_http_sandbox_v1_processes_frame(ngx_http_sandbox_call_t *call,
     if (frame->type == SBX_F_STATE
         && (processes->list || processes->count == 0))
     {
+        if (ngx_http_sandbox_op_full(call->request, processes->json.size,
+                                     NGX_HTTP_SANDBOX_V1_LIST_MAX))
+        {
+            return ngx_http_sandbox_op_crowded(call);
+        }
+
         if (ngx_http_sandbox_v1_processes_add(processes, payload,
                                               frame->length)
             == NGX_OK)
@@ -234,10 +240,6 @@ ngx_http_sandbox_v1_processes_add(ngx_http_sandbox_v1_processes_t *processes,
     }
 
     j = &processes->json;
-
-    if (j->size > NGX_HTTP_SANDBOX_V1_LIST_MAX) {
-        return NGX_ERROR;
-    }
 
     ngx_http_sandbox_json_raw(j, (processes->count++ == 0) ? "{\"pid\":"
                                                            : ",{\"pid\":");

@@ -458,7 +458,8 @@ ngx_http_sandbox_v1_list_add(ngx_http_sandbox_call_t *call)
     }
 
     if (list->count == list->limit
-        || list->json.size > NGX_HTTP_SANDBOX_V1_LIST_MAX)
+        || ngx_http_sandbox_op_full(call->request, list->json.size,
+                                    NGX_HTTP_SANDBOX_V1_LIST_MAX))
     {
         return ngx_http_sandbox_v1_list_end(call, &list->json, 's',
                                             list->last, 0);
