@@ -116,7 +116,7 @@ subtest 'a client that floods a program' => sub {
         my $r = call('POST', "/sessions/$s/ports/8080/sink",
                      body => 'x' x 8_000_000, timeout => 60);
         like($r->{body}, qr/^8000000 /, 'all of it arrives');
-    });
+    }, 200);            # it is alone in the line, too
 };
 
 
