@@ -334,6 +334,19 @@ for i in range(40):
     destroy($other);
 
     is_deeply($job->get(within(60)), [ 200, 1 ], 'it ends, and says how');
+
+    # few steps from each place of a line, which has many
+
+    run($s, q{python3 -c "print('a' * 60000 + '\n' + 'z' * 9000 + 'needle')"}
+            . ' > bad/x');
+
+    my $res = post('search', { pattern => '(a(?=a))++$|z+needle',
+                               path => 'bad' });
+
+    is_deeply([ $res->{status}, $res->{json}{truncated} ? 1 : 0 ], [ 200, 1 ],
+              'a long line costs too much');
+    is_deeply([ map { $_->{line} } @{ $res->{json}{matches} } ], [ 2 ],
+              'and the next one does not');
 };
 
 

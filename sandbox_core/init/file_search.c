@@ -5,6 +5,11 @@
  * process of the session that no one else waits for, with a bound on its
  * steps and its memory for each line, and one on the time of the whole.
  * What a bound cuts off is told by end->truncated.
+ *
+ * pcre2 counts steps from each place of a line anew, and not what it passes
+ * over in one.  So a line is matched with few steps from each place; one that
+ * needs more, or is long, once more by a slower code that calls us before
+ * each item of the pattern.
  */
 
 #include "init_file.h"
@@ -22,7 +27,12 @@
 #define SBX_INIT_SEARCH_TIME     20000000   /* us for the whole */
 #define SBX_INIT_SEARCH_STEP     30         /* s for a piece of a file */
 #define SBX_INIT_SEARCH_LINE     65536      /* bytes of a line that count */
-#define SBX_INIT_SEARCH_STEPS    500000     /* of pcre2, for a line */
+#define SBX_INIT_SEARCH_STEPS    500000     /* of pcre2, from a place */
+#define SBX_INIT_SEARCH_CALLS    5000000    /* of ours, for a line */
+#define SBX_INIT_SEARCH_LOOK     256        /* calls between looks at time */
+#define SBX_INIT_SEARCH_SHORT    4096       /* bytes of a line that is first
+                                               matched without calls, */
+#define SBX_INIT_SEARCH_FEW      20000000   /* with so many steps in all */
 #define SBX_INIT_SEARCH_HEAP     8192       /* KiB */
 #define SBX_INIT_SEARCH_LEVELS   200
 
@@ -31,9 +41,11 @@ typedef struct {
     const char          *text;              /* a fixed string, or */
     size_t               len;
     pcre2_code          *code;
+    pcre2_code          *slow;              /* NULL until it is needed */
     pcre2_match_data    *match;
     pcre2_match_context *context;
     uint64_t             deadline;
+    uint32_t             calls;             /* for this line */
     size_t               have;              /* bytes of the line in buf */
     unsigned             cut:1;             /* the rest of it is passed over */
     uint64_t             line;
@@ -43,6 +55,8 @@ typedef struct {
 
 static int sbx_init_search_compile(sbx_init_serve_t *s,
     sbx_init_search_t *search, sbx_error_t *e);
+static pcre2_code *sbx_init_search_code(const sbx_init_search_t *search,
+    uint32_t options, int *code, size_t *at);
 static int sbx_init_search_glob(sbx_init_serve_t *s, sbx_glob_t **glob,
     sbx_error_t *e);
 static int sbx_init_search_base(sbx_init_list_t *list, int *fd);
@@ -54,6 +68,8 @@ static int sbx_init_search_piece(sbx_init_list_t *list, const char *p,
     size_t n);
 static int sbx_init_search_line(sbx_init_list_t *list);
 static int sbx_init_search_match(sbx_init_list_t *list, int *found);
+static int sbx_init_search_bounded(sbx_init_search_t *search);
+static int sbx_init_search_call(pcre2_callout_block *block, void *data);
 static int sbx_init_search_send(sbx_init_list_t *list);
 
 
@@ -110,10 +126,9 @@ static int
 sbx_init_search_compile(sbx_init_serve_t *s, sbx_init_search_t *search,
     sbx_error_t *e)
 {
-    int                     code;
-    size_t                  skip, at;
-    PCRE2_UCHAR             text[120];
-    pcre2_compile_context  *compile;
+    int          code;
+    size_t       skip, at;
+    PCRE2_UCHAR  text[120];
 
     skip = (size_t) s->file.size;
 
@@ -128,20 +143,11 @@ sbx_init_search_compile(sbx_init_serve_t *s, sbx_init_search_t *search,
         return 0;
     }
 
-    compile = pcre2_compile_context_create(NULL);
+    search->code = sbx_init_search_code(search, 0, &code, &at);
 
-    if (compile == NULL) {
+    if (search->code == NULL && code == 0) {
         return sbx_init_errno(e, ENOMEM, "the pattern");
     }
-
-    (void) pcre2_set_parens_nest_limit(compile, 100);
-
-    search->code = pcre2_compile((PCRE2_SPTR) search->text, search->len,
-                                 PCRE2_UTF|PCRE2_MATCH_INVALID_UTF
-                                 |PCRE2_NEVER_BACKSLASH_C,
-                                 &code, &at, compile);
-
-    pcre2_compile_context_free(compile);
 
     if (search->code == NULL) {
         (void) pcre2_get_error_message(code, text, sizeof(text));
@@ -156,11 +162,40 @@ sbx_init_search_compile(sbx_init_serve_t *s, sbx_init_search_t *search,
         return sbx_init_errno(e, ENOMEM, "the pattern");
     }
 
-    (void) pcre2_set_match_limit(search->context, SBX_INIT_SEARCH_STEPS);
     (void) pcre2_set_depth_limit(search->context, SBX_INIT_SEARCH_STEPS);
     (void) pcre2_set_heap_limit(search->context, SBX_INIT_SEARCH_HEAP);
+    (void) pcre2_set_callout(search->context, sbx_init_search_call, search);
 
     return 0;
+}
+
+
+/* NULL: *code and *at say why, or 0 for no memory. */
+
+static pcre2_code *
+sbx_init_search_code(const sbx_init_search_t *search, uint32_t options,
+    int *code, size_t *at)
+{
+    pcre2_code             *compiled;
+    pcre2_compile_context  *compile;
+
+    *code = 0;
+    compile = pcre2_compile_context_create(NULL);
+
+    if (compile == NULL) {
+        return NULL;
+    }
+
+    (void) pcre2_set_parens_nest_limit(compile, 100);
+
+    compiled = pcre2_compile((PCRE2_SPTR) search->text, search->len,
+                             options|PCRE2_UTF|PCRE2_MATCH_INVALID_UTF
+                             |PCRE2_NEVER_BACKSLASH_C,
+                             code, at, compile);
+
+    pcre2_compile_context_free(compile);
+
+    return compiled;
 }
 
 
@@ -441,8 +476,7 @@ sbx_init_search_match(sbx_init_list_t *list, int *found)
         return 0;
     }
 
-    rc = pcre2_match(search->code, (PCRE2_SPTR) search->buf, search->have, 0,
-                     0, search->match, search->context);
+    rc = sbx_init_search_bounded(search);
 
     *found = (rc >= 0);
 
@@ -459,6 +493,63 @@ sbx_init_search_match(sbx_init_list_t *list, int *found)
     }
 
     return 0;
+}
+
+
+/* As pcre2_match(). */
+
+static int
+sbx_init_search_bounded(sbx_init_search_t *search)
+{
+    int       rc, code;
+    size_t    at;
+    uint32_t  steps;
+
+    search->calls = 0;
+
+    if (search->have <= SBX_INIT_SEARCH_SHORT) {
+        steps = SBX_INIT_SEARCH_FEW / ((uint32_t) search->have + 1);
+        steps = steps < SBX_INIT_SEARCH_STEPS ? steps : SBX_INIT_SEARCH_STEPS;
+        (void) pcre2_set_match_limit(search->context, steps);
+
+        rc = pcre2_match(search->code, (PCRE2_SPTR) search->buf, search->have,
+                         0, 0, search->match, search->context);
+
+        if (rc != PCRE2_ERROR_MATCHLIMIT || steps == SBX_INIT_SEARCH_STEPS) {
+            return rc;
+        }
+    }
+
+    if (search->slow == NULL) {
+        search->slow = sbx_init_search_code(search, PCRE2_AUTO_CALLOUT, &code,
+                                            &at);
+    }
+
+    if (search->slow == NULL) {
+        return PCRE2_ERROR_NOMEMORY;
+    }
+
+    (void) pcre2_set_match_limit(search->context, SBX_INIT_SEARCH_STEPS);
+
+    return pcre2_match(search->slow, (PCRE2_SPTR) search->buf, search->have,
+                       0, 0, search->match, search->context);
+}
+
+
+static int
+sbx_init_search_call(pcre2_callout_block *block, void *data)
+{
+    sbx_init_search_t  *search;
+
+    (void) block;
+
+    search = data;
+    search->calls++;
+
+    return search->calls > SBX_INIT_SEARCH_CALLS
+           || (search->calls % SBX_INIT_SEARCH_LOOK == 0
+               && sbx_now_us() >= search->deadline)
+           ? PCRE2_ERROR_MATCHLIMIT : 0;
 }
 
 

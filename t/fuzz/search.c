@@ -121,6 +121,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
 
     pcre2_code_free(search.code);
+    pcre2_code_free(search.slow);
     pcre2_match_data_free(search.match);
     pcre2_match_context_free(search.context);
 
