@@ -21,6 +21,7 @@
 #include "sandbox_fault.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -36,6 +37,7 @@ static sbx_session_t *sbx_session_owned(sbx_broker_t *b,
 static void sbx_session_status(sbx_event_t *ev, uint32_t events);
 static void sbx_session_control(sbx_event_t *ev, uint32_t events);
 static int sbx_session_record(sbx_session_t *s, const sbx_record_t *record);
+static int sbx_session_dead(const sbx_session_t *s);
 static void sbx_session_pidfd(sbx_event_t *ev, uint32_t events);
 static void sbx_session_timer(sbx_timer_t *timer);
 static void sbx_session_expired(sbx_timer_t *timer);
@@ -360,12 +362,14 @@ sbx_session_launch(sbx_session_t *s, const char *env, size_t env_size,
 }
 
 
+/* Its end first: that of one whose socket cannot be watched is seen, too. */
+
 int
 sbx_session_watch(sbx_session_t *s, sbx_error_t *e)
 {
-    if (sbx_event_add(&s->broker->loop, &s->control_event, s->control,
-                      EPOLLIN) == -1
-        || sbx_event_add(&s->broker->loop, &s->pidfd_event, s->pidfd,
+    if (sbx_event_add(&s->broker->loop, &s->pidfd_event, s->pidfd, EPOLLIN)
+        == -1
+        || sbx_event_add(&s->broker->loop, &s->control_event, s->control,
                          EPOLLIN) == -1)
     {
         return sbx_error(e, errno, SBX_E_INTERNAL, "epoll_ctl() failed");
@@ -563,6 +567,15 @@ sbx_session_lost(sbx_session_t *s, const char *why)
     if (s->state == SBX_S_CUTTING) {
         sbx_session_kill(s);
     }
+}
+
+
+static int
+sbx_session_dead(const sbx_session_t *s)
+{
+    struct pollfd  pfd = { s->pidfd, POLLIN, 0 };
+
+    return poll(&pfd, 1, 0) == 1 && (pfd.revents & POLLIN);
 }
 
 
@@ -827,6 +840,12 @@ sbx_session_timer(sbx_timer_t *timer)
         break;
 
     case SBX_S_DYING:
+        if (!s->watched && sbx_session_dead(s)) {
+            /* it could not be watched */
+            sbx_session_pidfd(&s->pidfd_event, EPOLLIN);
+            break;
+        }
+
         if (s->watched) {
             /* dead, though its parent has not told */
             s->exited = 1;
