@@ -38,6 +38,7 @@ void sbx_process_raise_files(void);
 #define HEIR_FIRST   400               /* of the descriptors that are left */
 #define HEIR_LAST    1000
 #define HEIR_KEPT    64
+#define HEIR_PIDFD   1                 /* of a session's descriptors */
 
 enum { HEIR_REPLACE, HEIR_FULL, HEIR_RECORD, HEIR_CHECK, HEIR_KINDS };
 
@@ -265,7 +266,7 @@ static size_t
 heir_spoil(size_t count, unsigned how, const uint8_t *p, size_t n)
 {
     int          fd;
-    unsigned     i, by, nfds;
+    unsigned     i, at, by, nfds;
     sbx_link_t  *one, *with, copy;
 
     if (count == 0 || n < 3) {
@@ -325,9 +326,18 @@ heir_spoil(size_t count, unsigned how, const uint8_t *p, size_t n)
         break;
 
     case LEFT_SOCKET:
+        at = nfds != 0 ? by % nfds : 0;
+
+        /* which process a descriptor is of, the keeper alone has known: a
+         * session that is to end is waited for by it */
+
+        if (one->kind == SBX_KEEP_SESSION && at == HEIR_PIDFD) {
+            at = 0;
+        }
+
         if (nfds != 0 && sbx_link_fds((sbx_keep_t) with->kind) != 0) {
-            fd = one->fds[by % nfds];
-            one->fds[by % nfds] = with->fds[0];
+            fd = one->fds[at];
+            one->fds[at] = with->fds[0];
             with->fds[0] = fd;
         }
 
