@@ -98,6 +98,7 @@ class Session:
         self.made = time.monotonic()
         self.lost = None            # the kill that it died of
         self.ending = True          # or not there yet for every operation
+        self.leaving = False        # somebody is about to end it
         self.asked = 0              # how often to end
         self.kernels = 0            # interpreters that were killed
         self.counter = None         # what its Python has counted to

@@ -65,12 +65,15 @@ async def turnover(n):
     counts = {k: len(n.living(k)) for k in kinds}
     kind = min(kinds, key=lambda k: (counts[k], n.rng.random()))
     await n.resident(kind)
-    old = [s for s in n.living() if not s.elder]
-    if len(old) > n.plan["residents"]:
+    while True:
+        old = [s for s in n.living() if not s.elder and not s.leaving]
+        if len(old) <= n.plan["residents"]:
+            return
         s = min(old, key=lambda s: s.made)
+        s.leaving = True            # others take another
         async with s.held(False):
             if s.ending or s.lost:
-                return
+                continue
             await marked(n, s)
         await n.end(s)
         await gone(n, s, "destroyed")
