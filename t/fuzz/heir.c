@@ -335,7 +335,9 @@ heir_spoil(size_t count, unsigned how, const uint8_t *p, size_t n)
             at = 0;
         }
 
-        if (nfds != 0 && sbx_link_fds((sbx_keep_t) with->kind) != 0) {
+        /* what is of another kind would be told what is not for it */
+
+        if (nfds != 0 && with->kind == one->kind) {
             fd = one->fds[at];
             one->fds[at] = with->fds[0];
             with->fds[0] = fd;
