@@ -325,6 +325,12 @@ class Node:
                 del self.ended[:-50]
             return answer
 
+    def forget(self, s):
+        """That it is a session of nobody's any more; until here what is
+        killed marks it."""
+        if s in self.sessions:
+            self.sessions.remove(s)
+
     # ---- what was killed
 
     def excuse(self, d, net):

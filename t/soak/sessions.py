@@ -36,25 +36,26 @@ async def create_grace(n):
             "cmd": "trap 'exit 0' TERM; while :; do sleep 0.1; done",
             "background": True})
     finally:
-        n.sessions.remove(s)
         answer = await n.wire.ask("DELETE", "/v1/sessions/%s?grace_s=5" % s.id)
         if answer.status not in (204, 404):
-            n.sessions.append(s)    # to be ended in some other way
-            await n.end(s)
+            await n.end(s)          # in some other way
+        n.forget(s)
     n.check(answer.status == 204 and answer.whole or s.lost, answer, s)
 
 
 @op(0.5)
 async def create_expire(n):
     s = await n.create("pool", timeout_s=1.5)
-    n.sessions.remove(s)
     deadline = time.monotonic() + 60
-    while True:
-        answer = await n.call(s, "GET", "", want=(200, 404))
-        if answer.status == 404:
-            break
-        n.check(time.monotonic() < deadline, "%s: never ended" % s, s)
-        await asyncio.sleep(0.5)
+    try:
+        while True:
+            answer = await n.call(s, "GET", "", want=(200, 404))
+            if answer.status == 404:
+                break
+            n.check(time.monotonic() < deadline, "%s: never ended" % s, s)
+            await asyncio.sleep(0.5)
+    finally:
+        n.forget(s)
     n.check(answer.field("ended") == "expired" or s.lost, answer, s)
 
 
