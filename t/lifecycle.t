@@ -262,7 +262,7 @@ apart 'kill -9 of keeper and broker: 503 until the next reload' => sub {
 };
 
 
-subtest 'kill -9 of the master ends everything' => sub {
+subtest 'kill -9 of the master, and then the end of its workers' => sub {
     my $t = SandboxTest->new->start;
     marked($t);
 
@@ -272,8 +272,11 @@ subtest 'kill -9 of the master ends everything' => sub {
     # Workers outlive their master until they are told: nginx's own way.
 
     my @workers = $t->workers;
-    $t->hit('KILL', $t->master);
+    my $master = $t->master;
+    $t->hit('KILL', $master);
     SandboxTest::wait_for(sub { $t->reap });
+    ok(!SandboxTest::alive($master), 'it is dead');
+    is($t->run($id, 'echo on')->{stdout}, "on\n", 'its workers serve on');
     $t->hit('TERM', @workers);
 
     is_over($t, 'no process is left, and the port is free');
@@ -300,6 +303,7 @@ subtest 'kill -9 of everything, and a start after it' => sub {
     $t->reap;
 
     is_over($t, 'no process is left, and the port is free');
+    ok(-e $t->prefix . "/sessions/$s", 'but what nobody could remove');
 
     unlink $t->prefix . '/nginx.pid';
     delete $t->{child};

@@ -216,5 +216,50 @@ for my $point (qw(keeper-spawn-forked keeper-spawn-spawned
     is($s->destroy($made->{json}{session_id})->{status}, 204, 'and ended');
 }
 
+# Keepers that die as soon as their brokers have the store: each broker takes
+# the place of one, until the last of too many in a row gives up.  One that has
+# lived for longer, as it may on a busy machine, begins that count anew.
+
+{
+    my $id = session();
+    my @inits = $s->inits;
+    my $gives_up = qr/keepers die as soon as they start: the broker gives up/;
+    my $point = 'broker-start-stored';
+    my ($keeper, $next) = ($t->keeper, $t->broker);
+    my $deaths = 1;
+
+    $t->remember($_) for @inits;
+    cmp_ok(scalar @inits, '>', 0, 'in a row: a session is there');
+    arm($next, $point);
+    kill 'KILL', $keeper;
+
+    while ($deaths < 100 && !$t->log_has($gives_up)) {
+        ($keeper, $next) = ($next, held($next, 5));
+
+        last if !$next;
+
+        $t->remember($_) for $keeper, $next;
+        kill 'KILL', $keeper;
+
+        # goes on, and has the point for the one that it starts
+
+        arm($next, $point);
+        $deaths++;
+        SandboxTest::gone([ $keeper ], 5);
+    }
+
+    ok($t->log_has($gives_up), 'in a row: the broker gives up')
+        or diag("$deaths deaths");
+    cmp_ok($deaths, '>=', 6, "in a row: after $deaths, not before");
+    ok(SandboxTest::gone([ @inits ], 20), 'in a row: all sessions end');
+
+    my $res = $t->api(GET => '/health');
+    is("$res->{status} " . ($res->{json}{code} // ''), '503 E5001',
+       'in a row: the server says so');
+    ok($t->reload, 'in a row: a reload starts others');
+    is($s->session($id)->{ended}, 'node_restart',
+       'in a row: who asks for a session of before is told');
+}
+
 $t->finish;
 done_testing();

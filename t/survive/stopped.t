@@ -82,6 +82,25 @@ my %waits = (
     'health' => async { call('GET', '/health', @LATE) },
 );
 
+
+# ---- a keeper that a reload has to reach ------------------------------------
+
+my $third = SandboxTest->new(workers => 2)->start;
+
+to($third);
+
+my $kept = create_ok({ timeout_s => 3600 });
+my @pair = ($third->keeper, $third->broker);
+my %before = map { $_ => 1 } $third->workers;
+my $unreached = qr/\[error\].* sandbox: /;
+
+ok(stopped($third, $pair[0]), 'the keeper of another one is stopped');
+is($third->log_has($unreached), 0, 'of which nothing is told yet');
+$third->signal('HUP');
+
+to($other);
+
+
 subtest 'what has its session already goes on without it' => sub {
     my $length = length $flight->{text};
 
@@ -253,6 +272,31 @@ subtest 'the egress is stopped' => sub {
 };
 
 
+# ---- a reload that could not reach its keeper -------------------------------
+
+to($third);
+
+subtest 'a reload that does not reach the broker' => sub {
+    ok((until_true {
+        my @now = $third->workers;
+        @now == 2 && !grep { $before{$_} } @now;
+    } 40), 'is done all the same');
+    is($third->log_has($unreached), 1, 'the log tells of it');
+    is(run($kept, 'echo old')->{stdout}, "old\n",
+       'new workers go on with the connection of before');
+
+    my $new = create_ok();
+    is(run($new, 'echo new')->{stdout}, "new\n", 'sessions are made');
+    is(destroy($new)->{status}, 204, 'and end');
+
+    $third->hit(CONT => $pair[0]);
+    ok($third->reload, 'the next reload reaches it');
+    is(run($kept, 'echo old')->{stdout}, "old\n", 'the session is there');
+    is_deeply([ $third->keeper, $third->broker ], \@pair, 'so is the pair');
+    is(destroy($kept)->{status}, 204, 'destroyed');
+};
+
+
 # ---- the broker again ------------------------------------------------------
 
 to($other);
@@ -289,5 +333,5 @@ subtest 'what goes on comes back' => sub {
     is(destroy($s)->{status}, 204, 'destroyed');
 };
 
-$_->finish for $other, $t;
+$_->finish for $other, $t, $third;
 done_testing();
