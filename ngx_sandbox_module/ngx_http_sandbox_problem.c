@@ -269,7 +269,6 @@ ngx_http_sandbox_problem(ngx_http_request_t *r,
 
     refusal.detail.data = detail;
     refusal.detail.len = last - detail;
-    refusal.retry_after = (error == NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE);
 
     return ngx_http_sandbox_problem_refuse(r,
                                  ngx_http_sandbox_problem_find(error),
@@ -381,9 +380,6 @@ ngx_http_sandbox_problem_wire(ngx_http_request_t *r,
         /* what went wrong on the host is for its log only */
 
         refusal.detail.len = 0;
-
-    } else if (e == NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE) {
-        refusal.retry_after = ngx_max(error->retry_after, 1);
     }
 
     if (e == NGX_HTTP_SANDBOX_INVALID_MANIFEST) {
@@ -465,6 +461,12 @@ ngx_http_sandbox_problem_refuse(ngx_http_request_t *r,
     refusal->code = problem->code;
     refusal->word = problem->word;
     refusal->title = problem->title;
+
+    /* what is away for the moment is worth another try, whoever tells */
+
+    if (refusal->error == NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE) {
+        refusal->retry_after = ngx_max(refusal->retry_after, 1);
+    }
 
     if (refusal->detail.len == 0) {
         refusal->detail.data = (u_char *) problem->detail;

@@ -160,6 +160,7 @@ is(scalar keys %ids, 8, 'all eight id ranges can be had');
 
 my $res = create();
 is_problem($res, 503, 'E2004', 'and the ninth session cannot');
+is($res->{headers}{'retry-after'}, 60, 'for as long as all are in use');
 destroy($res->{json}{session_id}) if $res->{status} == 201;
 destroy($_) for @ids;
 

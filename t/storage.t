@@ -237,9 +237,10 @@ subtest 'an image: a disk of the host that is full' => sub {
     run($reader, 'head -c 1000000 /dev/zero > f; sync');
     run($writer, 'echo begun > f; sync');
 
-    is_problem(create({ manifest => { resources => { disk => '200MB' } } }),
-               503, 'E2004', 'no room for the disk that is asked for',
+    my $none = create({ manifest => { resources => { disk => '200MB' } } });
+    is_problem($none, 503, 'E2004', 'no room for the disk that is asked for',
                qr/host's disk has \d+ MB free.* 200 MB/);
+    is($none->{headers}{'retry-after'}, 60, 'for the moment');
 
     # all but nothing
 

@@ -231,8 +231,10 @@ subtest 'forms, one file, and what cannot be watched' => sub {
     run($s, q{python3 -c "
 import os
 for i in range(1100): os.makedirs('wide/%d' % i)"});
-    is_problem(call('GET', "/sessions/$s/watch/wide?recursive=1"), 429,
-               'E2003', 'more directories than a watch may have', qr/1024/);
+    my $wide = call('GET', "/sessions/$s/watch/wide?recursive=1");
+    is_problem($wide, 429, 'E2003', 'more directories than a watch may have',
+               qr/1024/);
+    is($wide->{headers}{'retry-after'}, undef, 'however long one waits');
     run($s, 'rm -r wide');
 };
 
@@ -269,6 +271,7 @@ subtest 'watches have a number of their own' => sub {
     is_problem($res, 429, 'E2003', 'one more');
     is("$res->{json}{scope} $res->{json}{resource} $res->{json}{limit}",
        'session watches 16', 'says which limit');
+    is($res->{headers}{'retry-after'}, 1, 'and that another may end');
 
     my @jobs = map { my $n = $_; async { put($s, "f/n$n", 'x')->{status} } }
                1 .. 12;

@@ -159,9 +159,10 @@ ngx_int_t ngx_http_sandbox_e2b_error(ngx_http_request_t *r, const char *code,
     const char *fmt, ...);
 
 /* The same with a status that even a stream gets, while it can; 0: the
- * code's. */
+ * code's.  retry_after is in seconds, 0 for none, and no stream's. */
 ngx_int_t ngx_http_sandbox_e2b_error_as(ngx_http_request_t *r,
-    ngx_uint_t status, const char *code, const ngx_str_t *message);
+    ngx_uint_t status, const char *code, const ngx_str_t *message,
+    uint64_t retry_after);
 
 /*
  * A stream's answer; the caller sets .call and .data, opens it and sends

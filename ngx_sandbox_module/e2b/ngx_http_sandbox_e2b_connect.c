@@ -29,7 +29,8 @@ typedef struct {
 
 static int ngx_http_sandbox_e2b_strip(ngx_http_request_t *r, sbx_error_t *e);
 static ngx_int_t ngx_http_sandbox_e2b_send_unary(ngx_http_request_t *r,
-    ngx_uint_t status, const char *code, const ngx_str_t *message);
+    ngx_uint_t status, const char *code, const ngx_str_t *message,
+    uint64_t retry_after);
 static ngx_int_t ngx_http_sandbox_e2b_send_stream(ngx_http_request_t *r,
     const char *code, const ngx_str_t *message);
 static void ngx_http_sandbox_e2b_error_json(ngx_http_sandbox_json_t *j,
@@ -396,13 +397,13 @@ ngx_http_sandbox_e2b_error(ngx_http_request_t *r, const char *code,
     message.len = ngx_vslprintf(text, text + sizeof(text), fmt, args) - text;
     va_end(args);
 
-    return ngx_http_sandbox_e2b_error_as(r, 0, code, &message);
+    return ngx_http_sandbox_e2b_error_as(r, 0, code, &message, 0);
 }
 
 
 ngx_int_t
 ngx_http_sandbox_e2b_error_as(ngx_http_request_t *r, ngx_uint_t status,
-    const char *code, const ngx_str_t *message)
+    const char *code, const ngx_str_t *message, uint64_t retry_after)
 {
     ngx_uint_t               i;
     ngx_http_sandbox_e2b_t  *e2b;
@@ -425,13 +426,14 @@ ngx_http_sandbox_e2b_error_as(ngx_http_request_t *r, ngx_uint_t status,
         status = ngx_http_sandbox_e2b_statuses[i].status;
     }
 
-    return ngx_http_sandbox_e2b_send_unary(r, status, code, message);
+    return ngx_http_sandbox_e2b_send_unary(r, status, code, message,
+                                           retry_after);
 }
 
 
 static ngx_int_t
 ngx_http_sandbox_e2b_send_unary(ngx_http_request_t *r, ngx_uint_t status,
-    const char *code, const ngx_str_t *message)
+    const char *code, const ngx_str_t *message, uint64_t retry_after)
 {
     ngx_int_t                rc;
     ngx_http_sandbox_json_t  j;
@@ -440,7 +442,7 @@ ngx_http_sandbox_e2b_send_unary(ngx_http_request_t *r, ngx_uint_t status,
         return NGX_ERROR;
     }
 
-    rc = ngx_http_sandbox_problem_prepare(r, 0);
+    rc = ngx_http_sandbox_problem_prepare(r, retry_after);
 
     if (rc != NGX_OK) {
         return rc;
@@ -453,7 +455,8 @@ ngx_http_sandbox_e2b_send_unary(ngx_http_request_t *r, ngx_uint_t status,
 }
 
 
-/* The last message of a stream, which may be its only one. */
+/* The last message of a stream, which may be its only one; its head says 200,
+ * and nothing of when to come back. */
 
 static ngx_int_t
 ngx_http_sandbox_e2b_send_stream(ngx_http_request_t *r, const char *code,

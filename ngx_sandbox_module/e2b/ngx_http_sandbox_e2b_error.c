@@ -223,5 +223,6 @@ ngx_http_sandbox_e2b_refuse_rpc(ngx_http_request_t *r,
 
     return ngx_http_sandbox_e2b_error_as(r, status,
                                          code ? code : "internal",
-                                         &refusal->detail);
+                                         &refusal->detail,
+                                         ngx_http_sandbox_e2b_retry(refusal));
 }

@@ -61,7 +61,7 @@ sbx_create(sbx_broker_t *b, sbx_call_out_t *call, const sbx_create_t *body,
     }
 
     if (sbx_create_check(b, &call->head, &create, &e) != 0) {
-        sbx_call_error(call, &e);
+        sbx_create_failed(call, &e);
         return;
     }
 
@@ -148,13 +148,21 @@ sbx_create_admitted(sbx_broker_t *b, sbx_call_out_t *call,
 static void
 sbx_create_failed(sbx_call_out_t *call, const sbx_error_t *e)
 {
+    sbx_f_error_t  error;
+
     if (e->code == SBX_E_INTERNAL || e->code == SBX_E_UNAVAILABLE) {
         sbx_log_error(SBX_LOG_ERROR,
                       &(sbx_log_about_t) { call->head.request_id, NULL }, e,
                       "session cannot be created");
     }
 
-    sbx_call_error(call, e);
+    sbx_call_fill(&error, e);
+
+    if (e->code == SBX_E_CAPACITY) {
+        error.retry_after = SBX_QUOTA_WAIT_MAX;
+    }
+
+    sbx_call_fail(call, &error);
 }
 
 

@@ -21,7 +21,6 @@
 #include <string.h>
 
 
-#define SBX_QUOTA_WAIT_MAX   60       /* seconds, of Retry-After */
 #define SBX_QUOTA_WAIT       1        /* for a command to end */
 
 

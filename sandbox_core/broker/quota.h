@@ -15,6 +15,7 @@
 
 #define SBX_ACCOUNT_BUCKETS     4096
 #define SBX_QUOTA_FILE          "quotas"
+#define SBX_QUOTA_WAIT_MAX      60       /* seconds, of Retry-After */
 
 
 /*

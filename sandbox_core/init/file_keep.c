@@ -710,7 +710,7 @@ sbx_init_keep_number(sbx_init_serve_t *s, uint64_t *number, sbx_error_t *e)
         s->quota = "watchers";
         s->quota_limit = SBX_WATCHERS_MAX;
 
-        return sbx_error(e, 0, SBX_E_QUOTA,
+        return sbx_error(e, EAGAIN, SBX_E_QUOTA,
                          "the session has %d watches whose events are kept, "
                          "as many as it may", SBX_WATCHERS_MAX);
     }

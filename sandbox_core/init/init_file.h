@@ -68,7 +68,8 @@ typedef struct {
     int                 root;          /* O_PATH of "/" */
     int                 status;        /* to exit with */
     unsigned            patience;      /* s for the worker to take more */
-    const char         *quota;         /* with SBX_E_QUOTA: of what */
+    const char         *quota;         /* with SBX_E_QUOTA: of what; EAGAIN:
+                                          it helps to wait */
     unsigned            quota_limit;
 } sbx_init_serve_t;
 

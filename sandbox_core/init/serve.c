@@ -367,6 +367,7 @@ sbx_init_serve_fail(sbx_init_serve_t *s, const sbx_error_t *e)
         (void) sbx_copy_string(error.resource, sizeof(error.resource),
                                s->quota, strlen(s->quota));
         error.limit = s->quota_limit;
+        error.retry_after = (e->err == EAGAIN);
     }
 
     if (sbx_init_serve_frame(s, SBX_F_ERROR, &error, sizeof(sbx_f_error_t),
@@ -425,7 +426,7 @@ sbx_init_serve_kind(sbx_init_serve_t *s, sbx_init_kind_t kind,
     s->quota = kinds[kind].resource;
     s->quota_limit = kinds[kind].max;
 
-    return sbx_error(e, 0, SBX_E_QUOTA,
+    return sbx_error(e, EAGAIN, SBX_E_QUOTA,
                      "the session has %u %s open, as many as it may",
                      n, kinds[kind].resource);
 }

@@ -295,6 +295,7 @@ test_kinds(void)
            "one more is refused");
     is_str(r.error.resource, "watches", "by its name");
     is_int((int64_t) r.error.limit, 16, "and number");
+    is_int((int64_t) r.error.retry_after, 1, "until one ends");
     init_hang_up(&more);
 
     is_int(file_call(stat, "s", NULL), 0, "another call is served");

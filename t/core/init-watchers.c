@@ -271,6 +271,7 @@ test_bounds(void)
     is_int((int64_t) watcher("b", 0, SBX_USER_USER), 0, "one more is not");
     is_int(r.error.code, SBX_E_QUOTA, "given");
     is_str(r.error.resource, "watchers", "by this name");
+    is_int((int64_t) r.error.retry_after, 1, "until one is ended");
     is_str(r.error.scope, "session", "to a session");
     is_int((int64_t) r.error.limit, SBX_WATCHERS_MAX, "and number");
 

@@ -168,6 +168,7 @@ subtest 'one is left' => sub {
     my $r = rpc($s, 'process.Process/List');
     is("$r->{status} " . ($r->{json}{code} // ''), '503 unavailable',
        'a call of the E2B protocol');
+    is($r->{headers}{'retry-after'}, 1, 'may be made again, too');
 };
 
 

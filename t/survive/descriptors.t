@@ -357,6 +357,7 @@ subtest 'as many sessions as fit' => sub {
     cmp_ok(scalar @ids, '>', 4, 'some are made');
     is_problem($res, 503, 'E2004', 'until it is said that no more fit',
                qr/the broker may open 160 files/);
+    is($res->{headers}{'retry-after'}, 60, 'and when to come again');
 
     my $all = sub {
         return grep { (exec_call($_, [ 'echo', $_ ])->{json}{stdout} // '')

@@ -430,12 +430,11 @@ sub e2b_refused {
         return "$res->{status} $last->[0] " . ($error->{code} // 'no code');
     }
 
-    return join ' ', $res->{status}, $json->{code} // 'no code',
-                $plane eq 'rpc' ? () : $later;
+    return join ' ', $res->{status}, $json->{code} // 'no code', $later;
 }
 
 my %FORM = (control => '503 503 1', data => '503 503 1',
-            code => '503 no code 1', rpc => '503 unavailable',
+            code => '503 no code 1', rpc => '503 unavailable 1',
             stream => '200 2 unavailable');
 
 sub refused_e2b {
