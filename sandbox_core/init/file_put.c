@@ -117,6 +117,12 @@ sbx_init_put_drop(sbx_init_serve_t *s, sbx_init_put_t *put)
     sbx_init_meta_drop(put->fd);
     (void) unlinkat(put->dir, put->temporary, 0);
     s->share->temporary[0] = '\0';
+
+    /* its room is free before the caller is told */
+
+    if (put->fd != -1) {
+        (void) close(sbx_steal_fd(&put->fd));
+    }
 }
 
 
