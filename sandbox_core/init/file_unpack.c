@@ -108,7 +108,10 @@ sbx_init_file_verb_unpack(sbx_init_serve_t *s, sbx_f_end_t *end,
         rc = sbx_init_unpack_move(&u);
     }
 
-    /* what was replaced goes with the directory; a refusal first tells */
+    /* what was replaced goes with the directory, whatever took too long; a
+     * refusal first tells */
+
+    sbx_init_serve_renew(s, SBX_INIT_UNPACK_STEP);
 
     if (s->share->temporary[0] != '\0'
         && sbx_init_tree_remove(s, u.base, u.name, NULL) == 0)

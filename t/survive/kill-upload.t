@@ -286,6 +286,35 @@ for my $row ((map { [ \&case_of_file, @$_ ] } @MATRIX),
     }
 }
 
+
+# Not killed, but too late: the clock of its step rings.
+
+subtest 'an archive of which a step takes too long' => sub {
+    my $line = dial();
+    my $init = init_of($id);
+
+    run($id, 'rm -rf up; mkdir -p up/a; echo old | tee up/a/1 > up/a/2');
+    until_true { !SandboxTest::children($init) } 20;
+    arm($init, 'file-unpack-entry', skip => 2);
+    ask($line, PUT => "/sessions/$id/archive/up", body => $tar);
+
+    my $held = held($init);
+
+    ok($held, 'the third entry is read');
+    like(names(), qr{/\.sandbox-upload-}, 'it is unpacked beside its place');
+    is($t->hit(ALRM => $held), 1, 'the clock rings');
+    disarm($init);
+    release($held);
+
+    my $res = answer($line);
+
+    is_problem($res, 503, 'E5001', 'its caller is told', qr/took too long/);
+    ok(until_true { names() eq './a/1 ./a/2 ' }, 'nothing else is there')
+        or diag(names());
+    is(said(), 'old old none ', 'each file is as it was');
+    others_live_on('another session goes on');
+};
+
 destroy($id);
 kill_finish();
 done_testing();
