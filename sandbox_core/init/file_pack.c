@@ -107,6 +107,7 @@ sbx_init_file_verb_pack(sbx_init_serve_t *s, sbx_f_end_t *end, sbx_error_t *e)
 
     SBX_FAULT("file-pack-ready");
     pack.sending = 1;
+    s->client = 1;
 
     if (sbx_tar_create(&pack.tar, sbx_init_pack_write, &pack, e) != 0) {
         return -1;

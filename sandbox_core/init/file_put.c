@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 
 
-#define SBX_INIT_PUT_TIME      60        /* s without a byte */
+#define SBX_INIT_PUT_TIME      60        /* s for a piece */
 #define SBX_INIT_PUT_LINKS     40
 
 #ifndef RENAME_NOREPLACE
@@ -325,6 +325,9 @@ sbx_init_put_body(sbx_init_serve_t *s, sbx_init_put_t *put, sbx_error_t *e)
 {
     sbx_frame_t     frame;
     const uint8_t  *data;
+
+    s->client = 1;
+    s->patience = SBX_INIT_PUT_TIME;
 
     for ( ;; ) {
         sbx_init_serve_alarm(s, SBX_INIT_PUT_TIME);

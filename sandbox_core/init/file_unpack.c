@@ -203,6 +203,8 @@ sbx_init_unpack_begin(sbx_init_unpack_t *u)
     }
 
     u->s->share->quiet = 1;
+    u->s->client = 1;
+    u->s->patience = SBX_INIT_UNPACK_STEP;
 
     return 0;
 }

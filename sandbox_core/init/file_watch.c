@@ -89,6 +89,8 @@ sbx_init_file_verb_watch(sbx_init_serve_t *s, sbx_f_end_t *end,
         return -1;
     }
 
+    s->client = 1;
+
     return sbx_init_watch_run(&w);
 }
 

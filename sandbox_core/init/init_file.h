@@ -68,6 +68,7 @@ typedef struct {
     int                 root;          /* O_PATH of "/" */
     int                 status;        /* to exit with */
     unsigned            patience;      /* s for the worker to take more */
+    unsigned            client:1;      /* the worker waits for its client */
     const char         *quota;         /* with SBX_E_QUOTA: of what; EAGAIN:
                                           it helps to wait */
     unsigned            quota_limit;

@@ -29,6 +29,7 @@
 #define SBX_INIT_SERVE_FILES   300        /* open files */
 #define SBX_INIT_SERVE_TIME    30         /* s for a step */
 #define SBX_INIT_SERVE_DRAIN   5          /* s for a worker to stop sending */
+#define SBX_INIT_SERVE_LOOK    20000      /* ms; init has more patience */
 
 #define SBX_INIT_FILE_CAPS                                                   \
     ((1u << CAP_CHOWN) | (1u << CAP_DAC_OVERRIDE) | (1u << CAP_FOWNER))
@@ -357,8 +358,8 @@ sbx_init_serve_fail(sbx_init_serve_t *s, const sbx_error_t *e)
 
     /* entries that have been collected are the worker's, before an error */
 
-    sbx_init_serve_expired = 0;
-    sbx_init_serve_alarm(s, SBX_INIT_SERVE_DRAIN);
+    s->client = 0;
+    sbx_init_serve_renew(s, SBX_INIT_SERVE_DRAIN);
 
     sbx_init_error_fill(&error, e);
 
@@ -506,11 +507,18 @@ sbx_init_serve_late(sbx_error_t *e)
 }
 
 
-/* The socket may have been made non-blocking by its sender. */
+/*
+ * The socket may have been made non-blocking by its sender.
+ *
+ * How long a client may be silent is the server's to say, by its directives,
+ * and the worker's to measure: for as long the clock of this process stands
+ * still, and init hears that it lives.
+ */
 
 static int
 sbx_init_serve_wait(sbx_init_serve_t *s, short events, sbx_error_t *e)
 {
+    int            n;
     struct pollfd  pfd;
 
     if (sbx_init_serve_late(e) != 0) {
@@ -520,8 +528,21 @@ sbx_init_serve_wait(sbx_init_serve_t *s, short events, sbx_error_t *e)
     pfd.fd = s->call;
     pfd.events = events;
 
-    if (poll(&pfd, 1, -1) == -1 && errno != EINTR) {
-        return sbx_error(e, errno, SBX_E_INTERNAL, "poll() failed");
+    do {
+        if (s->client) {
+            sbx_init_serve_renew(s, 0);
+        }
+
+        n = poll(&pfd, 1, s->client ? SBX_INIT_SERVE_LOOK : -1);
+
+        if (n == -1 && errno != EINTR) {
+            return sbx_error(e, errno, SBX_E_INTERNAL, "poll() failed");
+        }
+
+    } while (s->client && n <= 0);
+
+    if (s->client) {
+        sbx_init_serve_renew(s, s->patience);
     }
 
     return sbx_init_serve_late(e);

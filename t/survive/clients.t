@@ -5,7 +5,9 @@
 # the server forgets them, what they asked for ends as it should, and others do
 # not notice.
 #
-# With SANDBOX_TEST_LONG each phase sees each end, else two of the three.
+# With SANDBOX_TEST_LONG=1 each phase sees each end, else two of the three, and
+# who is silent for less than the server allows is so for 100 s: else the clock
+# of the process that serves him in the session is made to ring.
 
 use strict;
 use warnings;
@@ -33,6 +35,11 @@ my $t = server(workers => 1, extra => <<"CONF");
             sandbox_api v1;
             client_body_timeout ${patience}s;
             send_timeout ${patience}s;
+        }
+        location /patient/ {
+            sandbox_api v1;
+            client_body_timeout 1h;
+            send_timeout 1h;
         }
 CONF
 
@@ -311,6 +318,125 @@ subtest 'who falls silent' => sub {
         is_forgotten($phase);
         close $c;
     }
+};
+
+
+# Who is silent for less than the server allows goes on where he was, though
+# the process in the session that waits for him has a clock for its own steps,
+# and init one for that process, of 90 s.
+
+sub file_processes {
+    return grep { (slurp("/proc/$_/cgroup") // '') =~ m{/\Q$s\E/work/files$}m }
+           session_pids();
+}
+
+# In the middle of its wait: poll(), for no other reason than its client.
+
+sub waits {
+    my ($pid) = @_;
+    my ($was, $same) = ('', 0);
+
+    return until_true(sub {
+        my $now = join ' ', slurp("/proc/$pid/syscall") // '',
+                  (slurp("/proc/$pid/status") // '')
+                      =~ /^voluntary_ctxt_switches:\s+(\d+)/m;
+
+        $same = $now eq $was ? $same + 1 : 0;
+        $was = $now;
+
+        return $same >= 6 && $now =~ /^(?:7|73|271) /;
+    }, 20);
+}
+
+sub rung {
+    my ($pid) = @_;
+
+    $t->note_processes;
+
+    return $t->hit(ALRM => $pid) == 1 && until_true(sub {
+        my $now = slurp("/proc/$pid/status") // '';
+
+        return $now =~ /^State:\s+S/m && $now =~ /^SigPnd:\s+0+\n/m
+               && $now =~ /^ShdPnd:\s+0+\n/m;
+    }, 20);
+}
+
+sub tar_of {
+    my ($name) = @_;
+
+    return call('GET', "/sessions/$s/archive/$name",
+                timeout => within(60))->{body};
+}
+
+my ($large, $tar) = ('h' x (2 * $MB), tar_of('large'));
+my %patient = (
+    'an upload' => sub {
+        my ($c) = @_;
+
+        SandboxTest::More::send_all($c, substr $large, $MB);
+        is(read_response($c, timeout => within(60))->{status}, 201, 'is made');
+        ok(get($s, 'half')->{body} eq $large, 'whole');
+        del($s, 'half');
+    },
+    'an archive that is unpacked' => sub {
+        my ($c) = @_;
+
+        SandboxTest::More::send_all($c, substr $tar, $MB);
+        is(read_response($c, timeout => within(60))->{status}, 200,
+           'is unpacked');
+        ok(get($s, 'unpacked/large')->{body} eq 'z' x (16 * $MB), 'whole');
+        run($s, 'rm -r unpacked');
+    },
+    'an archive that is downloaded' => sub {
+        my ($c) = @_;
+        my ($raw) = read_rest($c, timeout => within(60));
+
+        ok($raw =~ s/\r\n0\r\n\r\n\z//, 'is read to its end');
+        like($raw, qr/\0{1024}\z/, 'which is an archive\'s');
+    },
+);
+
+$phases{'an archive that is unpacked'} = sub {
+    my $c = open_request(PUT => "/sessions/$s/archive/unpacked",
+        base => $_[0], headers => { 'Content-Length' => length $tar },
+        body => substr $tar, 0, $MB);
+    return is_taken($c) ? $c : undef;
+};
+
+# As much is sent as both ends' buffers hold.
+
+$phases{'an archive that is downloaded'} = sub {
+    my $c = open_request(GET => "/sessions/$s/archive/large",
+                         base => $_[0], rcvbuf => 65536);
+    return begun($c, qr/z{100}/);
+};
+
+subtest 'who is silent, and goes on in time' => sub {
+    my %c;
+
+    for my $phase (sort keys %patient) {
+        my %others = map { $_ => 1 } file_processes();
+
+        $c{$phase} = $phases{$phase}->('/patient');
+        ok($c{$phase}, "a client in $phase") or next;
+
+        next if $ENV{SANDBOX_TEST_LONG};
+
+        my @new = grep { !$others{$_} } file_processes();
+
+        is(scalar @new, 1, 'one process serves it');
+        ok(waits($new[0]), 'and waits');
+        ok(rung($new[0]), 'its clock rings');
+    }
+
+    sleep 100 if $ENV{SANDBOX_TEST_LONG};
+
+    for my $phase (sort keys %c) {
+        subtest $phase => sub { $patient{$phase}->($c{$phase}) };
+        close $c{$phase};
+    }
+
+    is_forgotten('they');
 };
 
 
