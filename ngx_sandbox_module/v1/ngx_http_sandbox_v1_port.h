@@ -43,6 +43,7 @@ typedef struct {
     ngx_array_t                   headers;    /* of ngx_table_elt_t */
     ngx_http_sandbox_v1_port_words_t   words;
 
+    unsigned                      crowded:1;  /* it can come from no port */
     unsigned                      by_name:1;  /* it has an origin of its own */
     unsigned                      head_sent:1;
     unsigned                      begun:1;    /* upstream has the request */

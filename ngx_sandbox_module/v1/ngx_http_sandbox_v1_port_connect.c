@@ -2,7 +2,8 @@
  * The connection to a port of a session.  Its sockets are of the broker's
  * making, in the session's network, one for each family: nobody else has
  * them.  127.0.0.1 is tried, and where nobody takes the connection there, ::1.
- * What listens may have its queue full; all together has its time.
+ * What listens may have its queue full; all together has its time.  The
+ * session may have taken the ports that a connection would come from.
  */
 
 #include "ngx_http_sandbox_v1_port.h"
@@ -100,10 +101,23 @@ ngx_http_sandbox_v1_port_try(ngx_http_sandbox_v1_port_t *port)
             ngx_add_timer(c->write, left > 0 ? (ngx_msec_t) left : 0);
             return NGX_OK;
 
+        case NGX_BUSY:
+            port->crowded = 1;
+
+            /* fall through */
+
         default:
             ngx_http_sandbox_v1_port_disconnect(port);
             break;
         }
+    }
+
+    if (port->crowded) {
+        return ngx_http_sandbox_op_finish(call,
+                  ngx_http_sandbox_problem(port->request,
+                                         NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE,
+                                         "the session has too many ports in "
+                                         "use for a connection from outside"));
     }
 
     return ngx_http_sandbox_op_finish(call,
@@ -114,7 +128,8 @@ ngx_http_sandbox_v1_port_try(ngx_http_sandbox_v1_port_t *port)
 }
 
 
-/* NGX_OK, NGX_AGAIN, NGX_DECLINED. */
+/* NGX_OK, NGX_AGAIN, NGX_DECLINED; NGX_BUSY: there is no port for it.  A
+ * machine without IPv6 says the same of its address. */
 
 static ngx_int_t
 ngx_http_sandbox_v1_port_reach(ngx_connection_t *c, ngx_uint_t family,
@@ -136,7 +151,9 @@ ngx_http_sandbox_v1_port_reach(ngx_connection_t *c, ngx_uint_t family,
         ngx_log_debug2(NGX_LOG_DEBUG_HTTP, c->log, err,
                        "sandbox port %ui refuses, family %ui", number,
                        family);
-        return NGX_DECLINED;
+
+        return (err == EADDRNOTAVAIL && family == 0) ? NGX_BUSY
+                                                     : NGX_DECLINED;
     }
 
     if (ngx_http_sandbox_v1_port_add(c) != NGX_OK) {

@@ -4,16 +4,27 @@
  */
 
 #include "broker_test.h"
+#include "in_child.h"
+#include "isolate.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <sched.h>
+#include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 
 #define PORT         8080
 #define IN_USE       200          /* calls on one socket */
+
+#ifndef IP_LOCAL_PORT_RANGE
+#define IP_LOCAL_PORT_RANGE  51
+#endif
 
 #ifndef SO_NETNS_COOKIE
 #define SO_NETNS_COOKIE  71
@@ -373,6 +384,32 @@ reaches(int fd, int family, int inside, int host)
 }
 
 
+/* Of how many ports connect() may try each, and by that how long it takes. */
+
+static int
+choice(int fd)
+{
+    uint32_t             range;
+    socklen_t            len;
+    struct sockaddr_in6  a;
+
+    len = sizeof(range);
+
+    if (getsockopt(fd, SOL_IP, IP_LOCAL_PORT_RANGE, &range, &len) == 0
+        && range != 0)
+    {
+        return (int) (range >> 16) - (int) (range & 0xffff) + 1;
+    }
+
+    len = sizeof(a);
+    memset(&a, 0, sizeof(a));
+
+    return getsockname(fd, (struct sockaddr *) &a, &len) == 0
+           && a.sin6_port != 0
+           ? 1 : 1 << 16;
+}
+
+
 /* ---- tests -------------------------------------------------------------- */
 
 static void
@@ -436,6 +473,8 @@ test_sockets(test_broker_t *t, const char *id)
            && errno == ENOTCONN,
            "a stream that does not block and is not connected");
         ok(sizes[i] <= 512 * 1024, "with buffers that are bounded");
+        ok(choice(fds[i]) <= 64, "that looks for a port among few (%d)",
+           choice(fds[i]));
         ok(of[i] == there && (here == 0 || of[i] != here),
            "in the session's network");
     }
@@ -472,6 +511,48 @@ test_sockets(test_broker_t *t, const char *id)
             (void) close(host[i]);
         }
     }
+}
+
+
+/* A network of its own, and a kernel that knows no ranges. */
+
+static int
+on_older(void)
+{
+    int          i, fds[SBX_NET_FAMILIES], netns;
+    sbx_error_t  e;
+
+    struct sock_filter  filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setsockopt, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+                 offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IP_LOCAL_PORT_RANGE, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOPROTOOPT),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+    };
+    struct sock_fprog   prog = { sbx_nelts(filter), filter };
+
+    if (unshare(CLONE_NEWNET) == -1
+        || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1
+        || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == -1)
+    {
+        return 1;
+    }
+
+    netns = open("/proc/self/ns/net", O_RDONLY|O_CLOEXEC);
+
+    if (netns == -1 || sbx_net_port_sockets(netns, fds, &e) != 0) {
+        return 2;
+    }
+
+    for (i = 0; i < SBX_NET_FAMILIES; i++) {
+        if (fds[i] != -1 && choice(fds[i]) != 1) {
+            return 3;
+        }
+    }
+
+    return 0;
 }
 
 
@@ -657,6 +738,7 @@ main(void)
     ok(test_destroy(&t, id), "the session ends");
     test_refused(&t);
     test_close(&t);
+    is_int(in_child(on_older), 0, "an older kernel's have one port each");
 
     return done_testing();
 }
