@@ -112,5 +112,21 @@ subtest 'a full session can be read, written and ended' => sub {
 };
 
 
+# What init needs for a start is not the session's; who comes beyond it waits.
+
+subtest 'many commands at once, on little of a processor' => sub {
+    my $v = session(processes => 512, cpus => 0.1);
+    my @c = map {
+        open_request(POST => "/sessions/$v/exec", json => { cmd => ['true'] })
+    } 1 .. 120;
+    my %got;
+
+    $got{$_->{status}}++ for map { read_head($_, timeout => within(60)) } @c;
+    is_deeply(\%got, { 200 => 120 }, 'each of them runs')
+        or diag(explain(\%got));
+    is(destroy($v)->{status}, 204, 'DELETE');
+};
+
+
 $t->finish;
 done_testing();

@@ -151,7 +151,7 @@ sbx_child_count(sbx_init_launch_t *launch)
     }
 
     if (count > launch->processes) {
-        sbx_child_fail(launch, SBX_INIT_STAGE_CLONE, -EAGAIN);
+        sbx_child_fail(launch, SBX_INIT_STAGE_CLONE, -EDQUOT);
     }
 }
 

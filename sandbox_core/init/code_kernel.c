@@ -145,7 +145,7 @@ sbx_code_launch(sbx_code_context_t *context)
     exec->strings_size = (uint32_t) sbx_code_launch_size(context, exec);
     (void) snprintf(exec->tag, sizeof(exec->tag), "%s", context->id);
 
-    launch = sbx_init_launch_new(exec);
+    launch = sbx_init_launch_room() ? sbx_init_launch_new(exec) : NULL;
     now = sbx_now_us();
 
     if (launch == NULL) {

@@ -7,10 +7,13 @@
 #include "sandbox_fault.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 
 static void sbx_init_launched(sbx_init_source_t *source, uint32_t events);
 static void sbx_init_command_launched(sbx_init_command_t *c);
+static int sbx_init_command_full(const sbx_init_command_t *c);
 static void sbx_init_command_cwd(sbx_init_command_t *c, int err);
 static int sbx_init_command_pipes(sbx_init_command_t *c, int with_input);
 
@@ -62,21 +65,16 @@ sbx_init_command_start(sbx_init_command_t *c, int with_input)
         || sbx_init_command_pipes(c, with_input) == -1
         || sbx_init_launch_go(launch) == -1)
     {
-        if (errno == EAGAIN) {
-            sbx_init_error_quota(&error,
-                                 sbx_init.config->limits.processes);
-
-        } else if ((c->exec.flags & SBX_EXEC_TTY)
-                   && (errno == ENOENT || errno == ENOTTY))
+        if ((c->exec.flags & SBX_EXEC_TTY)
+            && (errno == ENOENT || errno == ENOTTY))
         {
             (void) sbx_error(&e, errno, SBX_E_CAPABILITY,
                              "the session has no terminals");
             sbx_init_error_fill(&error, &e);
 
         } else {
-            (void) sbx_error(&e, errno, SBX_E_UNAVAILABLE,
-                             "the command cannot be started now");
-            sbx_init_error_fill(&error, &e);
+            sbx_init_error_soon(&error, errno,
+                                "the command cannot be started now");
         }
 
         sbx_init_command_ends(c);
@@ -234,9 +232,16 @@ sbx_init_command_launched(sbx_init_command_t *c)
             c->started = 0;
         }
 
-        if (err == EAGAIN) {
+        if (err == EDQUOT || (err == EAGAIN && sbx_init_command_full(c))) {
             sbx_init_error_quota(&error,
                                  sbx_init.config->limits.processes);
+            sbx_init_exec_fail(c, &error);
+            return;
+        }
+
+        if (err == EAGAIN) {
+            sbx_init_error_soon(&error, err,
+                                "the command cannot be started now");
             sbx_init_exec_fail(c, &error);
             return;
         }
@@ -275,6 +280,26 @@ sbx_init_command_launched(sbx_init_command_t *c)
     if (c->call.fd != -1) {
         sbx_init_exec_resume(c);
     }
+}
+
+
+/* Whether it is the session's own limit that lets no process be made. */
+
+static int
+sbx_init_command_full(const sbx_init_command_t *c)
+{
+    char     text[24];
+    ssize_t  n;
+
+    n = pread(c->fds[SBX_INIT_FD_PIDS_CURRENT], text, sizeof(text) - 1, 0);
+
+    if (n <= 0) {
+        return 0;
+    }
+
+    text[n] = '\0';
+
+    return strtoull(text, NULL, 10) >= sbx_init.config->limits.processes;
 }
 
 

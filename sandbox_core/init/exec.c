@@ -40,6 +40,7 @@ static int sbx_init_exec_begin(sbx_init_command_t *c, const uint8_t *payload,
 static int sbx_init_exec_strings(sbx_init_command_t *c,
     const uint8_t *payload, size_t size, sbx_error_t *e);
 static int sbx_init_exec_room(sbx_init_command_t *c);
+static int sbx_init_exec_go(sbx_init_command_t *c);
 static void sbx_init_exec_flush(sbx_init_command_t *c);
 static void sbx_init_exec_error(sbx_init_command_t *c, const sbx_error_t *e);
 
@@ -56,6 +57,17 @@ sbx_init_error_fill(sbx_f_error_t *f, const sbx_error_t *e)
     f->err = e->err;
     (void) sbx_copy_string(f->text, sizeof(f->text), e->text,
                            strnlen(e->text, sizeof(e->text) - 1));
+}
+
+
+void
+sbx_init_error_soon(sbx_f_error_t *f, int err, const char *text)
+{
+    sbx_error_t  e;
+
+    (void) sbx_error(&e, err, SBX_E_UNAVAILABLE, "%s", text);
+    sbx_init_error_fill(f, &e);
+    f->retry_after = 1;
 }
 
 
@@ -353,6 +365,10 @@ sbx_init_exec_frames(sbx_init_command_t *c)
     while (c->state != SBX_INIT_FREE && c->in.buf != NULL
            && c->input_left == 0 && !c->starved)
     {
+        if (c->state == SBX_INIT_INPUT && !sbx_init_exec_go(c)) {
+            break;
+        }
+
         rc = sbx_wire_next(&c->in, &frame, &payload);
 
         if (rc == 0) {
@@ -630,11 +646,29 @@ sbx_init_exec_strings(sbx_init_command_t *c, const uint8_t *payload,
     sbx_init_exec_send(c, SBX_F_ACCEPTED, NULL, 0);
     SBX_FAULT("init-exec-accepted");
 
+    (void) sbx_init_exec_go(c);
+
+    return 0;
+}
+
+
+/* Where as many are on their way to exec as may, this one waits; 0 then. */
+
+static int
+sbx_init_exec_go(sbx_init_command_t *c)
+{
+    if (!sbx_init_launch_room()) {
+        sbx_init_exec_starve(c);
+        return 0;
+    }
+
+    /* others are started by the first of their input */
+
     if (c->exec.flags & (SBX_EXEC_STDIN_OPEN|SBX_EXEC_TTY)) {
         sbx_init_command_start(c, 1);
     }
 
-    return 0;
+    return 1;
 }
 
 
@@ -874,7 +908,9 @@ sbx_init_exec_starved(void)
 
         c->starved = 0;
 
-        if (c->state == SBX_INIT_STRINGS && !sbx_init_exec_room(c)) {
+        if ((c->state == SBX_INIT_STRINGS && !sbx_init_exec_room(c))
+            || (c->state == SBX_INIT_INPUT && !sbx_init_exec_go(c)))
+        {
             continue;
         }
 

@@ -266,7 +266,6 @@ sbx_init_file_fork(sbx_init_file_t *f, unsigned server)
     unsigned           n;
     uint32_t           user;
     volatile unsigned  entered;
-    sbx_error_t        e;
     sbx_f_error_t      error;
     sbx_init_share_t  *share;
 
@@ -317,15 +316,7 @@ sbx_init_file_fork(sbx_init_file_t *f, unsigned server)
 
         err = (int) -made;
 
-        if (err == EAGAIN) {
-            sbx_init_error_quota(&error, sbx_init.config->limits.processes);
-
-        } else {
-            (void) sbx_error(&e, err, SBX_E_UNAVAILABLE,
-                             "the file call cannot be served now");
-            sbx_init_error_fill(&error, &e);
-        }
-
+        sbx_init_error_soon(&error, err, "the file call cannot be served now");
         sbx_init_exec_refuse(sbx_init_source_take(&f->call), &error);
         sbx_init_file_free(f);
         return;

@@ -250,7 +250,9 @@ void sbx_init_exec_begun(sbx_init_command_t *c);
 void sbx_init_exec_starve(sbx_init_command_t *c);
 void sbx_init_exec_starved(void);
 void sbx_init_error_fill(sbx_f_error_t *f, const sbx_error_t *e);
+/* Of the session's processes; and what may work in a moment. */
 void sbx_init_error_quota(sbx_f_error_t *f, uint64_t limit);
+void sbx_init_error_soon(sbx_f_error_t *f, int err, const char *text);
 
 /* command_start.c: its launch */
 int sbx_init_command_open(sbx_error_t *e);
@@ -490,6 +492,7 @@ struct sbx_init_launch_s {
     const char           *workspace;
     unsigned              default_cwd:1;
     unsigned              root:1;
+    unsigned              gone:1;      /* a thread has been made for it */
     uid_t                 uid;
     gid_t                 gid;
     int                   stdio[3];    /* [0] -1: /dev/null */
@@ -537,6 +540,8 @@ int sbx_init_launch_open(sbx_error_t *e);
  */
 long sbx_init_clone(int group, unsigned long flags, volatile int32_t *pid,
     volatile unsigned *entered);
+/* Whether one more may go; who waits for that starves, and tries again. */
+int sbx_init_launch_room(void);
 /* 0, or -1 with errno. */
 int sbx_init_launch_go(sbx_init_launch_t *launch);
 

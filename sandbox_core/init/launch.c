@@ -28,6 +28,8 @@
 
 #define SBX_INIT_STACK         (64 * 1024)
 #define SBX_INIT_LAUNCH_TOTAL  (16 * 1024 * 1024)
+#define SBX_INIT_LAUNCHES      24      /* at once: each is two of the processes
+                                          that init itself may have */
 #define SBX_INIT_INTO_CGROUP   0x200000000ull
 #define SBX_INIT_ALIGN(n)      (((n) + 15) & ~(size_t) 15)
 
@@ -53,6 +55,7 @@ static int sbx_init_launch_thread(void *data);
 
 static int                 sbx_init_launch_pipe[2] = { -1, -1 };
 static size_t              sbx_init_launch_used;
+static unsigned            sbx_init_launch_threads;
 static sbx_init_launch_t  *sbx_init_launch_left;
 static size_t              sbx_init_env_count;
 
@@ -173,12 +176,23 @@ sbx_init_launch_sweep(void)
 
         *p = launch->next;
         sbx_init_launch_used -= launch->size;
+        sbx_init_launch_threads -= launch->gone;
         (void) munmap(launch->stack - SBX_INIT_STACK, launch->size);
+
+        /* somebody may wait for that */
+        sbx_init_loop_wake(0);
     }
 
     if (sbx_init_launch_left != NULL) {
         sbx_init_loop_wake(sbx_now_us() + 5000);
     }
+}
+
+
+int
+sbx_init_launch_room(void)
+{
+    return sbx_init_launch_threads < SBX_INIT_LAUNCHES;
 }
 
 
@@ -193,7 +207,14 @@ sbx_init_launch_go(sbx_init_launch_t *launch)
     rc = clone(sbx_init_launch_thread, launch->stack, flags, launch,
                &launch->thread, NULL, &launch->thread);
 
-    return rc == -1 ? -1 : 0;
+    if (rc == -1) {
+        return -1;
+    }
+
+    launch->gone = 1;
+    sbx_init_launch_threads++;
+
+    return 0;
 }
 
 

@@ -15,7 +15,8 @@
 #define SBX_CGROUP_PATH_MAX   160
 
 #define SBX_INIT_MEMORY       (64u * 1024 * 1024)
-#define SBX_INIT_PROCESSES    64
+#define SBX_INIT_PROCESSES    128         /* with those that are on their
+                                             way to another group */
 #define SBX_FILES_PROCESSES   40
 #define SBX_CPU_PERIOD_US     100000
 #define SBX_CPU_WEIGHT        100         /* of v2; the kernel's own */
