@@ -84,9 +84,9 @@ sub brief {
     my $id = $res->{json}{session_id};
 
     my $over = until_true {
-        ($s->session($id)->{code} // '') eq 'E2009'
+        ($s->session($id)->{ended} // '') eq 'node_restart'
     } 10;
-    ok($over, "$name: it ends");
+    ok($over, "$name: it ends, and is said to have");
 
     return;
 }

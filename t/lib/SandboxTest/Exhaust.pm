@@ -26,7 +26,7 @@ use SandboxTest::Stream ();
 
 our @EXPORT = qw(exhaust_server few_files enough_files open_files quiet
                  little_memory enough_memory
-                 told_to_wait at_rest ticks goes_on init_of works_again);
+                 told_to_wait at_rest ticks goes_on is_heard init_of works_again);
 
 # How long a look is; of what a process has that has work all the time, the
 # most that one at rest may have; and of a processor what it may have always,
@@ -248,12 +248,10 @@ sub ticks {
 }
 
 
-# What is written after this was called arrives.
+# Whether what is written after this was called arrives.
 
-sub goes_on {
-    my ($ticks, $name) = @_;
-
-    local $Test::Builder::Level = $Test::Builder::Level + 1;
+sub is_heard {
+    my ($ticks) = @_;
 
     my $now = time;
     my $at;
@@ -263,7 +261,16 @@ sub goes_on {
         last if ($at // 0) > $now;
     }
 
-    return ok(($at // 0) > $now, $name // 'another session goes on');
+    return ($at // 0) > $now;
+}
+
+
+sub goes_on {
+    my ($ticks, $name) = @_;
+
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    return ok(is_heard($ticks), $name // 'another session goes on');
 }
 
 
