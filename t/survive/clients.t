@@ -309,13 +309,28 @@ $phases{'a flood of events'} = sub {
     return begun($c, qr/$mark/);
 };
 
+# A body that stops is so in the access log.
+
+sub late {
+    return scalar grep { /"status":"408"/ && m{"/short/} }
+                  split /\n/, slurp($t->prefix . '/logs/access.log') // '';
+}
+
 subtest 'who falls silent' => sub {
     for my $phase (@silent) {
+        my $were = late();
         my $c = $phases{$phase}->('/short');
 
         ok($c, "a client in $phase") or next;
         is(run($b, 'echo here')->{stdout}, "here\n", 'others are served');
         is_forgotten($phase);
+
+        if ($phase =~ /body|upload|request/) {
+            is(sysread($c, my $said, 1), 0, 'it is told nothing');
+            ok((until_true(sub { late() == $were + 1 }, 10)),
+               'the access log tells of it');
+        }
+
         close $c;
     }
 };

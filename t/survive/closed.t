@@ -166,12 +166,68 @@ sub go_on {
 }
 
 
+sub closers {
+    my ($worker) = @_;
+
+    return grep { $_ != $worker }
+           map { m{(\d+)$} } glob "/proc/$worker/task/*";
+}
+
+
 # Whether a call that brings no descriptor can be brought one.
 sub refuses {
     socketpair my $one, my $two, AF_UNIX, SOCK_STREAM, 0 or die $!;
 
     return setsockopt $one, SOL_SOCKET, 83, 0;      # SO_PASSRIGHTS
 }
+
+
+# A session's file system has no other holder than the download that is cut.
+
+subtest 'a file system whose last holder is a download' => sub {
+    my $turns = SandboxTest::Turns->new;
+    my $t = server(workers => 1, http => '    sandbox_storage tmpfs;');
+    my ($worker) = workers();
+    my $tracer = stopped(closers($worker));
+
+    go_on($tracer);
+    plan(skip_all => "no thread can be stopped: $tracer->{line}")
+        if $tracer->{line} ne 'stopped';
+
+    ok($turns->loaded, 'turns are measured');
+
+    $turns->brief('its end', sub {
+        my $s = create_ok({ manifest => { resources => {
+            disk => '600M', memory => '1G' } } });
+
+        run($s, 'head -c 400M /dev/zero > large');
+
+        my $c = open_request(GET => "/sessions/$s/files/large",
+                             headers => { Connection => 'close' });
+        sysread $c, (my $some), $MB;
+        like($some, qr{^HTTP/1.1 200 }, 'a large file is being sent');
+
+        $tracer = stopped(closers($worker));
+        is($tracer->{line}, 'stopped', 'the threads that close stand still');
+
+        $turns->begin;
+        is(destroy($s)->{status}, 204, 'and its session is destroyed');
+
+        my $n = 0;
+
+        while (sysread $c, $some, $MB) {
+            $n += length $some;
+        }
+
+        cmp_ok($n, '<', 400 * $MB, 'which cuts it');
+        is(leads($worker, 'large'), 1, 'the worker has the last of it');
+        is(call('GET', '/health')->{status}, 200, 'and serves');
+        go_on($tracer);
+        ok(until_true { !leads($worker, 'large') }, 'a thread closes it');
+    });
+
+    $t->finish;
+};
 
 
 subtest 'more than may wait to be closed' => sub {
@@ -182,8 +238,7 @@ subtest 'more than may wait to be closed' => sub {
     my $ticks = ticks($s);
     my ($worker) = workers();
     my $before = fds($worker);
-    my @closers = grep { $_ != $worker }
-                  map { m{(\d+)$} } glob "/proc/$worker/task/*";
+    my @closers = closers($worker);
     my $tracer = stopped(@closers);
 
     if ($tracer->{line} ne 'stopped') {

@@ -101,6 +101,21 @@ subtest 'the keeper' => sub {
     at_rest('nobody tries without end', $broker, $keeper);
     is($t->broker, $broker, 'nor is the broker to blame');
 
+    # a reload is done, without a connection of its own
+
+    my %old = map { $_ => 1 } $t->workers;
+
+    $t->signal('HUP');
+    ok(until_true(sub { grep { !$old{$_} } $t->workers }, 20), 'a reload');
+    ok(log_has(qr/\[error\].*the keeper has no room for another connection/),
+       'is told that there is no room for it');
+    $ticks->close;
+    ok(until_true(sub { !grep { $old{$_} } $t->workers }, 20),
+       'the old worker goes');
+    is(run($id, [ 'echo', 'on' ])->{stdout}, "on\n",
+       'the new one goes on with the connection of before');
+    $ticks = ticks($s->{runs});
+
     ok(enough_files($keeper), 'there are some again');
     ok(until_true(sub { log_has(qr/the keeper has everything/) }),
        'it is asked again, and has it');

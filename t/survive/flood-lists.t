@@ -73,6 +73,17 @@ is($usual, FILES, 'a page has all of them');
 is($all, FILES . ' ' . FILES, 'each once');
 is(of_e2b()->{status}, 200, 'E2B lists them in one');
 
+# Processes that have ended, whose list has no pages either, and 48 KB of each.
+
+run($s, [ 'true', "\x01" x 10_000 ]) for 1 .. 160;
+
+my $processes = call(GET => "/sessions/$s/processes", raw => 1);
+my $n = () = $processes->{body} =~ /"cmd":\["true"/g;
+
+is("$processes->{status} $n", '200 160', 'and processes are, too');
+cmp_ok(length $processes->{body}, '>', 7 * MB,
+       'which is more than any list may have');
+
 my $before = rss($worker);
 my @clients = map { open_request(GET => $list, rcvbuf => 4096) } 1 .. MANY;
 my ($few, $still);
@@ -91,6 +102,10 @@ my $res = of_e2b();
 is("$res->{status} " . ($res->{json}{code} // ''), '503 unavailable',
    'what has no pages is refused');
 like($res->{json}{message} // '', qr/answers that are not read/, 'and why');
+my $later = call(GET => "/sessions/$s/processes", timeout => within(60));
+is_problem($later, 503, 'E5001', 'of the native API as well',
+           qr/answers that are not read/);
+is($later->{headers}{'retry-after'}, 1, 'and when to ask again');
 is(run($s, 'echo here')->{stdout}, "here\n", 'what is small is served');
 
 close $_ for @clients;

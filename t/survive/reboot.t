@@ -129,6 +129,9 @@ for my $boot (0, 1) {
         call('POST', "/sessions/$paused/pause");
         ok((until_true { directories() >= 4 } 60), 'four sessions are there');
 
+        my $ended = create_ok();
+        is(destroy($ended)->{status}, 204, 'one has ended');
+
         is(admin(PUT => '/quotas/kept', { sessions => 9 })->{status}, 200,
            'a quota is set');
         is(admin(POST => '/drain')->{status}, 200, 'the node is drained');
@@ -161,7 +164,7 @@ for my $boot (0, 1) {
         pids_of_somebody();
         put_file("$p/$_", 'half')
             for qw(keeper.pid.new broker.pid.new token.key.new record.new);
-        put_file("$p/ended", 'x' x 10_001);
+        put_file("$p/ended", 'x' x 10_001) if $boot;
 
         # records: whole, half, of another version, of nothing, of another
 
@@ -244,6 +247,11 @@ for my $boot (0, 1) {
             is_problem($res, 404, 'E2009', 'a session of before');
             is($res->{json}{ended}, 'node_restart', 'has ended so');
         }
+
+        my $res = call('GET', "/sessions/$ended");
+        is_problem($res, 404, 'E2009', 'one that had ended before');
+        is($res->{json}{ended}, $boot ? undef : 'destroyed',
+           $boot ? 'is not known, of a file that is none' : 'is told how');
 
         my $new = create_ok();
         is(run($new, 'echo new')->{stdout}, "new\n", 'sessions are made');
