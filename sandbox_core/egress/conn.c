@@ -11,8 +11,10 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 
 #define SBX_EG_ORIGINAL_DST   80        /* of IPv4 and of IPv6 */
@@ -53,7 +55,9 @@ static void sbx_eg_conn_address(const sbx_eg_sockaddr_t *sa,
     uint8_t address[16], unsigned *port);
 static int sbx_eg_conn_loopback(const uint8_t address[16]);
 static void sbx_eg_conn_host_loopback(uint8_t address[16]);
-static void sbx_eg_conn_reset_fd(int fd);
+static void sbx_eg_conn_close_fd(sbx_eg_session_t *s, int fd, int reset);
+static void sbx_eg_conn_close_any(int fd, int reset);
+static void sbx_eg_conn_listens(sbx_eg_session_t *s);
 static void sbx_eg_conn_options(const sbx_eg_conn_t *c, sbx_eg_end_t end,
     int fd);
 static int sbx_eg_conn_begin(sbx_eg_session_t *s, int fd,
@@ -80,7 +84,7 @@ sbx_eg_conn_listen(sbx_eg_session_t *s, sbx_error_t *e)
         s->events[i].data = s;
 
         if (sbx_event_add(&s->egress->loop, &s->events[i], s->fds[i],
-                          EPOLLIN)
+                          s->cost.cut ? 0 : EPOLLIN)
             != 0)
         {
             return sbx_error(e, errno, SBX_E_INTERNAL,
@@ -106,7 +110,7 @@ sbx_eg_conn_accept(sbx_event_t *ev, uint32_t events)
 
     /* one session's many do not keep the others waiting */
 
-    for (i = 0; i < SBX_EG_ACCEPTS && ev->active; i++) {
+    for (i = 0; i < SBX_EG_ACCEPTS && ev->active && !s->cost.cut; i++) {
         fd = accept4(ev->fd, NULL, NULL, SOCK_NONBLOCK|SOCK_CLOEXEC);
 
         if (fd != -1) {
@@ -154,7 +158,7 @@ sbx_eg_conn_taken(sbx_eg_session_t *s, int fd)
     SBX_FAULT("egress-conn-accepted");
 
     if (sbx_eg_conn_destination(fd, address, &port) != 0) {
-        sbx_eg_conn_reset_fd(fd);
+        sbx_eg_conn_close_fd(s, fd, 1);
         return;
     }
 
@@ -162,7 +166,7 @@ sbx_eg_conn_taken(sbx_eg_session_t *s, int fd)
 
     if (sbx_eg_conn_loopback(address)) {
         sbx_eg_refused(s, SBX_REFUSED_ADDRESS, address, port, NULL);
-        sbx_eg_conn_reset_fd(fd);
+        sbx_eg_conn_close_fd(s, fd, 1);
         return;
     }
 
@@ -182,12 +186,12 @@ sbx_eg_conn_taken(sbx_eg_session_t *s, int fd)
 
     if (verdict == SBX_EG_REFUSE) {
         sbx_eg_refused(s, why, address, port, NULL);
-        sbx_eg_conn_reset_fd(fd);
+        sbx_eg_conn_close_fd(s, fd, 1);
         return;
     }
 
     if (sbx_eg_conn_begin(s, fd, address, port, verdict, name) != 0) {
-        sbx_eg_conn_reset_fd(fd);
+        sbx_eg_conn_close_fd(s, fd, 1);
     }
 }
 
@@ -299,15 +303,31 @@ sbx_eg_conn_host_loopback(uint8_t address[16])
 }
 
 
+/* One that was accepted: it tells the session. */
+
 static void
-sbx_eg_conn_reset_fd(int fd)
+sbx_eg_conn_close_fd(sbx_eg_session_t *s, int fd, int reset)
+{
+    sbx_eg_span_t  span;
+
+    span = sbx_eg_cost_begin(s);
+    sbx_eg_conn_close_any(fd, reset);
+    sbx_eg_cost_end(s, &span, 0);
+}
+
+
+static void
+sbx_eg_conn_close_any(int fd, int reset)
 {
     struct linger  linger;
 
     linger.l_onoff = 1;
     linger.l_linger = 0;
 
-    (void) setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+    if (reset) {
+        (void) setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+    }
+
     (void) close(fd);
 }
 
@@ -557,11 +577,11 @@ sbx_eg_conn_close(sbx_eg_conn_t *c, int reset)
             continue;
         }
 
-        if (reset) {
-            sbx_eg_conn_reset_fd(side->fd);
+        if (i == SBX_EG_CLIENT) {
+            sbx_eg_conn_close_fd(s, side->fd, reset);
 
         } else {
-            (void) close(side->fd);
+            sbx_eg_conn_close_any(side->fd, reset);
         }
 
         side->fd = -1;
@@ -582,6 +602,73 @@ sbx_eg_conn_close_all(sbx_eg_session_t *s)
     while (!sbx_list_empty(&s->conns)) {
         sbx_eg_conn_close(sbx_node_of(s->conns.next, sbx_eg_conn_t, node), 1);
     }
+}
+
+
+/*
+ * A session that costs too much: its connections are closed, a few at a time
+ * as each may cost as much once more, and then nothing is taken from its
+ * listeners.  New connections and questions wait in its own kernel's queues:
+ * to refuse one would send something too.
+ */
+
+void
+sbx_eg_conn_costs(sbx_timer_t *timer)
+{
+    uint64_t           until, ms;
+    sbx_eg_conn_t     *c;
+    sbx_eg_session_t  *s;
+
+    s = timer->data;
+
+    if (s->cost.closed) {
+        sbx_eg_cost_over(&s->cost);
+        sbx_eg_conn_listens(s);
+        return;
+    }
+
+    if (!s->cost.told) {
+        s->cost.told = 1;
+        sbx_eg_refused(s, SBX_REFUSED_LIMIT, NULL, 0, NULL);
+        sbx_eg_conn_listens(s);
+    }
+
+    until = sbx_now_us() + SBX_EG_CUT_ROUND;
+
+    while (!sbx_list_empty(&s->conns)) {
+        if (sbx_now_us() > until) {
+            sbx_timer_set(&s->egress->loop, timer, 0);
+            return;
+        }
+
+        c = sbx_node_of(s->conns.next, sbx_eg_conn_t, node);
+        (void) sbx_eg_conn_refuse(c, SBX_REFUSED_LIMIT, c->name);
+        sbx_eg_conn_close(c, 1);
+    }
+
+    ms = sbx_eg_cost_cut(&s->cost);
+    s->cost.closed = 1;
+    sbx_timer_set(&s->egress->loop, timer, ms);
+
+    (void) dprintf(STDERR_FILENO, "sandbox-egress: session \"%s\" has no "
+                   "network for %llu seconds: %u packets for it took %llu ms, "
+                   "as its programs watch their sockets too often\n", s->id,
+                   (unsigned long long) ms / 1000, s->cost.slow,
+                   (unsigned long long) s->cost.excess / 1000);
+}
+
+
+static void
+sbx_eg_conn_listens(sbx_eg_session_t *s)
+{
+    unsigned  i;
+
+    for (i = 0; i < SBX_EG_LISTENERS; i += 2) {
+        sbx_event_set(&s->egress->loop, &s->events[i],
+                      s->cost.cut ? 0 : EPOLLIN);
+    }
+
+    sbx_eg_dns_session_listen(s);
 }
 
 

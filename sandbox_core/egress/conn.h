@@ -41,6 +41,7 @@
 #define SBX_EG_CONNECT_WAIT   20000     /* ms */
 #define SBX_EG_ACCEPT_PAUSE   50        /* ms without accepting, where the
                                            process has no descriptors */
+#define SBX_EG_CUT_ROUND      2000      /* us of closing what costs much */
 #define SBX_EG_LOOKS_FAST     256       /* looks at first bytes that come one
                                            by one, then one each */
 #define SBX_EG_LOOK_PACE      10        /* ms */
@@ -158,6 +159,9 @@ void sbx_eg_relay_go(sbx_eg_conn_t *c);
  * Moves by copying; what is not sent stays in the socket.
  */
 int sbx_eg_relay_copy(sbx_eg_conn_t *c, sbx_eg_end_t from);
+/* send() to a side, as it is. */
+ssize_t sbx_eg_relay_send(sbx_eg_conn_t *c, sbx_eg_end_t to, const void *p,
+    size_t n);
 /* At most max bytes that a side has sent, which stay there; 0: none now, or
  * the end (side->ended). */
 ssize_t sbx_eg_relay_peek(sbx_eg_conn_t *c, sbx_eg_end_t from, uint8_t *buf,

@@ -91,7 +91,10 @@ sbx_eg_dns_session_open(sbx_eg_session_t *s, sbx_error_t *e)
         ev->handler = sbx_dns_read;
         ev->data = s;
 
-        if (sbx_event_add(&s->egress->loop, ev, s->fds[i], EPOLLIN) == -1) {
+        if (sbx_event_add(&s->egress->loop, ev, s->fds[i],
+                          s->cost.cut ? 0 : EPOLLIN)
+            == -1)
+        {
             (void) sbx_error(e, errno, SBX_E_INTERNAL, "epoll_ctl() failed");
             sbx_eg_dns_session_close(s);
             return -1;
@@ -158,7 +161,7 @@ sbx_dns_read(sbx_event_t *ev, uint32_t events)
     memset(&from, 0, sizeof(sbx_dns_from_t));
     from.fd = ev->fd;
 
-    for (i = 0; i < SBX_DNS_ROUND && !s->dns->rest.set; i++) {
+    for (i = 0; i < SBX_DNS_ROUND && !s->dns->rest.set && !s->cost.cut; i++) {
         from.len = sizeof(from.peer);
         n = recvfrom(from.fd, buf, sizeof(buf), MSG_DONTWAIT|MSG_TRUNC,
                      &from.peer.any, &from.len);
@@ -191,7 +194,22 @@ sbx_dns_listen(sbx_eg_session_t *s, uint32_t events)
 static void
 sbx_dns_rested(sbx_timer_t *timer)
 {
-    sbx_dns_listen(timer->data, EPOLLIN);
+    sbx_eg_dns_session_listen(timer->data);
+}
+
+
+void
+sbx_eg_dns_session_listen(sbx_eg_session_t *s)
+{
+    if (s->dns == NULL) {
+        return;
+    }
+
+    if (s->cost.cut) {
+        sbx_dns_conns_close(s);
+    }
+
+    sbx_dns_listen(s, s->cost.cut || s->dns->rest.set ? 0 : EPOLLIN);
 }
 
 
@@ -397,10 +415,10 @@ sbx_dns_send(sbx_eg_session_t *s, const sbx_dns_from_t *from,
     const sbx_dns_query_t *q, sbx_dns_code_t code,
     const sbx_dns_answer_t *answer)
 {
-    size_t   n;
-    uint8_t  buf[SBX_DNS_REPLY_MAX];
-
-    (void) s;
+    size_t         n;
+    ssize_t        sent;
+    uint8_t        buf[SBX_DNS_REPLY_MAX];
+    sbx_eg_span_t  span;
 
     if (from->conn) {
         n = sbx_dns_reply(q, code, answer, buf, sizeof(buf));
@@ -410,8 +428,14 @@ sbx_dns_send(sbx_eg_session_t *s, const sbx_dns_from_t *from,
 
     n = sbx_dns_reply(q, code, answer, buf, q->size);
 
+    if (s->cost.cut) {
+        return;
+    }
+
     /* what does not fit into the session's socket is asked for again */
 
-    (void) sendto(from->fd, buf, n, MSG_DONTWAIT|MSG_NOSIGNAL,
+    span = sbx_eg_cost_begin(s);
+    sent = sendto(from->fd, buf, n, MSG_DONTWAIT|MSG_NOSIGNAL,
                   &from->peer.any, from->len);
+    sbx_eg_cost_end(s, &span, sent);
 }

@@ -33,7 +33,7 @@ struct sbx_dns_conn_s {
 };
 
 
-static void sbx_dns_reset(int fd);
+static void sbx_dns_close(sbx_eg_session_t *s, int fd, int reset);
 static void sbx_dns_conn_event(sbx_event_t *ev, uint32_t events);
 static void sbx_dns_conn_idle(sbx_timer_t *timer);
 static void sbx_dns_conn_turn(sbx_dns_conn_t *conn);
@@ -49,20 +49,20 @@ sbx_eg_dns_accept(sbx_eg_session_t *s, int fd)
     sbx_dns_conn_t  *conn;
 
     if (s->dns == NULL) {
-        sbx_dns_reset(fd);
+        sbx_dns_close(s, fd, 1);
         return;
     }
 
     if (s->dns->nconns >= SBX_DNS_CONNS) {
         sbx_eg_refused(s, SBX_REFUSED_LIMIT, NULL, SBX_DNS_PORT, "");
-        sbx_dns_reset(fd);
+        sbx_dns_close(s, fd, 1);
         return;
     }
 
     conn = calloc(1, sizeof(sbx_dns_conn_t));
 
     if (conn == NULL) {
-        sbx_dns_reset(fd);
+        sbx_dns_close(s, fd, 1);
         return;
     }
 
@@ -75,7 +75,7 @@ sbx_eg_dns_accept(sbx_eg_session_t *s, int fd)
 
     if (sbx_event_add(&s->egress->loop, &conn->event, fd, EPOLLIN) == -1) {
         free(conn);
-        sbx_dns_reset(fd);
+        sbx_dns_close(s, fd, 1);
         return;
     }
 
@@ -97,12 +97,19 @@ sbx_dns_conns_close(sbx_eg_session_t *s)
 
 
 static void
-sbx_dns_reset(int fd)
+sbx_dns_close(sbx_eg_session_t *s, int fd, int reset)
 {
+    sbx_eg_span_t  span;
     struct linger  linger = { 1, 0 };
 
-    (void) setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+    span = sbx_eg_cost_begin(s);
+
+    if (reset) {
+        (void) setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+    }
+
     (void) close(fd);
+    sbx_eg_cost_end(s, &span, 0);
 }
 
 
@@ -110,6 +117,11 @@ static void
 sbx_dns_conn_event(sbx_event_t *ev, uint32_t events)
 {
     sbx_dns_conn_t  *conn = ev->data;
+
+    if (conn->session->cost.cut) {
+        /* it is closed in a moment */
+        return;
+    }
 
     /* both directions are over: nobody reads an answer */
 
@@ -248,14 +260,17 @@ sbx_dns_conn_next(sbx_dns_conn_t *conn)
 static int
 sbx_dns_conn_read(sbx_dns_conn_t *conn)
 {
-    ssize_t  n;
+    ssize_t        n;
+    sbx_eg_span_t  span;
 
     if (conn->in_len == sizeof(conn->in)) {
         return 0;
     }
 
+    span = sbx_eg_cost_begin(conn->session);
     n = recv(conn->fd, conn->in + conn->in_len,
              sizeof(conn->in) - conn->in_len, MSG_DONTWAIT);
+    sbx_eg_cost_end(conn->session, &span, n);
 
     if (n == 0) {
         conn->ended = 1;
@@ -275,11 +290,14 @@ sbx_dns_conn_read(sbx_dns_conn_t *conn)
 static int
 sbx_dns_conn_write(sbx_dns_conn_t *conn)
 {
-    ssize_t  n;
+    ssize_t        n;
+    sbx_eg_span_t  span;
 
     while (conn->out_sent < conn->out_len) {
+        span = sbx_eg_cost_begin(conn->session);
         n = send(conn->fd, conn->out + conn->out_sent,
                  conn->out_len - conn->out_sent, MSG_DONTWAIT|MSG_NOSIGNAL);
+        sbx_eg_cost_end(conn->session, &span, n);
 
         if (n == -1) {
             return errno == EAGAIN || errno == EINTR ? 0 : -1;
@@ -311,7 +329,7 @@ sbx_dns_conn_close(sbx_dns_conn_t *conn)
     sbx_dns_lookup_forget(s, conn);
     sbx_timer_del(loop, &conn->timer);
     sbx_event_del(loop, &conn->event);
-    (void) close(conn->fd);
+    sbx_dns_close(s, conn->fd, 0);
     sbx_list_remove(&conn->node);
     s->dns->nconns--;
 

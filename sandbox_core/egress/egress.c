@@ -123,6 +123,8 @@ sbx_egress_open(sbx_egress_t *eg, int ca, int cert, sbx_error_t *e)
         return sbx_error(e, errno, SBX_E_INTERNAL, "fcntl() failed");
     }
 
+    sbx_eg_cost_open(eg);
+
     if (sbx_eg_relay_open(eg, e) != 0 || sbx_eg_addresses_open(eg, e) != 0
         || sbx_eg_tls_open(eg, ca, cert, e) != 0
         || sbx_eg_dns_open(eg, e) != 0)
@@ -189,6 +191,7 @@ sbx_egress_close(sbx_egress_t *eg)
     sbx_eg_tls_close(eg);
     sbx_eg_addresses_close(eg);
     sbx_eg_relay_close(eg);
+    sbx_eg_cost_close(eg);
     sbx_event_del(&eg->loop, &eg->control_event);
     sbx_loop_done(&eg->loop);
     free(eg);
@@ -520,6 +523,8 @@ sbx_egress_session_new(sbx_egress_t *eg, const sbx_egress_task_t *task,
     memcpy(s->id, task->session, sizeof(s->id));
     sbx_list_init(&s->conns);
     sbx_list_init(&s->waiting);
+    s->cost.timer.handler = sbx_eg_conn_costs;
+    s->cost.timer.data = s;
 
     for (i = 0; i < SBX_EG_LISTENERS; i++) {
         s->fds[i] = -1;
@@ -676,6 +681,7 @@ sbx_egress_revoke(sbx_eg_session_t *s)
     sbx_egress_unlisten(s);
     sbx_eg_names_close(s);
     sbx_timer_del(&eg->loop, &s->credit_timer);
+    sbx_timer_del(&eg->loop, &s->cost.timer);
     sbx_network_list_free(&s->rules);
 
     if (s->policy != NULL) {

@@ -66,6 +66,27 @@ typedef struct {
     uint64_t             left;           /* millionths */
 } sbx_eg_bucket_t;
 
+/* What it costs to serve a session: see cost.c; all in us. */
+typedef struct {
+    sbx_timer_t          timer;          /* of what cut says */
+    uint64_t             exact_until;
+    uint64_t             since;          /* the window's begin */
+    uint64_t             all;            /* of calls in it */
+    uint64_t             excess;         /* of those that were slow */
+    uint64_t             ended;          /* when it was left alone last */
+    unsigned             slow;
+    unsigned             level;
+    unsigned             cut:1;          /* it is left alone */
+    unsigned             told:1;         /* and that is told */
+    unsigned             closed:1;       /* and has no connections */
+} sbx_eg_cost_t;
+
+typedef struct {
+    uint64_t             at;
+    uint64_t             waited;
+    unsigned             exact:1;
+} sbx_eg_span_t;
+
 struct sbx_eg_session_s {
     sbx_egress_t        *egress;
     sbx_eg_session_t    *next;           /* same bucket */
@@ -93,6 +114,7 @@ struct sbx_eg_session_s {
     uint64_t             told_at;        /* refusals: see tell.c */
     unsigned             told;
     unsigned             untold;
+    sbx_eg_cost_t        cost;
 };
 
 struct sbx_egress_s {
@@ -107,6 +129,7 @@ struct sbx_egress_s {
     sbx_eg_tls_t        *tls;
     sbx_eg_addresses_t  *addresses;
     sbx_eg_relay_t      *relay;
+    int                  waited;         /* a file; 0, -1: none */
     sbx_egress_record_t  configured;     /* an answer that waits for room */
 };
 
@@ -183,6 +206,9 @@ int sbx_eg_dns_configure(sbx_egress_t *eg, const void *table, size_t size,
 /* s->fds[1] and s->fds[3] (UDP); their events are dns.c's. */
 int sbx_eg_dns_session_open(sbx_eg_session_t *s, sbx_error_t *e);
 void sbx_eg_dns_session_close(sbx_eg_session_t *s);
+/* Its questions are taken, or wait in its sockets: s->cost.cut says so.  What
+ * is open over TCP is closed where they wait. */
+void sbx_eg_dns_session_listen(sbx_eg_session_t *s);
 /* A connection to port 53, whoever is at the other end of it; fd is taken
  * over. */
 void sbx_eg_dns_accept(sbx_eg_session_t *s, int fd);
@@ -198,6 +224,8 @@ int sbx_eg_conn_listen(sbx_eg_session_t *s, sbx_error_t *e);
 void sbx_eg_conn_close_all(sbx_eg_session_t *s);
 /* Judges all of a session's connections again and cuts what is refused. */
 void sbx_eg_conn_review(sbx_eg_session_t *s);
+/* cost.timer's handler. */
+void sbx_eg_conn_costs(sbx_timer_t *timer);
 /* Connections of the session, now. */
 size_t sbx_eg_conn_count(const sbx_eg_session_t *s);
 /*
@@ -209,6 +237,21 @@ void sbx_eg_conn_spend(sbx_eg_session_t *s, size_t n, int sent);
 /* 1: one more. */
 int sbx_eg_bucket_take(sbx_eg_bucket_t *bucket, unsigned rate,
     unsigned burst);
+
+/*
+ * cost.c.  Around each call that may send something to a session; errno stays
+ * what the call made it.  bytes: that it has moved, or what else it returned.
+ * Beyond what is bearable cost.cut is set, and cost.timer, whose handler is
+ * the connections': nothing is to be sent to the session any more.
+ */
+void sbx_eg_cost_open(sbx_egress_t *eg);
+void sbx_eg_cost_close(sbx_egress_t *eg);
+sbx_eg_span_t sbx_eg_cost_begin(const sbx_eg_session_t *s);
+void sbx_eg_cost_end(sbx_eg_session_t *s, const sbx_eg_span_t *span,
+    ssize_t bytes);
+/* It is to be left alone: for so many ms. */
+uint64_t sbx_eg_cost_cut(sbx_eg_cost_t *cost);
+void sbx_eg_cost_over(sbx_eg_cost_t *cost);
 
 /* tell.c: a refusal, to the traffic page, the log and the broker. */
 void sbx_eg_refused(sbx_eg_session_t *s, sbx_refused_t why,

@@ -343,9 +343,8 @@ sbx_eg_filter_flush(sbx_eg_conn_t *c, sbx_eg_end_t to)
         return 0;
     }
 
-    n = send(c->side[to].fd, f->pending[to].data + f->pending[to].sent,
-             f->pending[to].size - f->pending[to].sent,
-             MSG_DONTWAIT|MSG_NOSIGNAL);
+    n = sbx_eg_relay_send(c, to, f->pending[to].data + f->pending[to].sent,
+                          f->pending[to].size - f->pending[to].sent);
 
     if (n == -1) {
         if (errno != EAGAIN && errno != EINTR) {
@@ -376,7 +375,7 @@ sbx_eg_filter_send(sbx_eg_conn_t *c, sbx_eg_end_t to, const uint8_t *p,
     sbx_eg_filter_t  *f;
 
     f = c->filter;
-    sent = send(c->side[to].fd, p, n, MSG_DONTWAIT|MSG_NOSIGNAL);
+    sent = sbx_eg_relay_send(c, to, p, n);
 
     if (sent == -1) {
         if (errno != EAGAIN && errno != EINTR) {
@@ -582,8 +581,7 @@ sbx_eg_filter_failed(sbx_eg_conn_t *c)
                               SBX_EG_PAIR_CHUNK, &end);
 
         if (n != 0) {
-            (void) send(c->side[SBX_EG_CLIENT].fd, relay->out, n,
-                        MSG_DONTWAIT|MSG_NOSIGNAL);
+            (void) sbx_eg_relay_send(c, SBX_EG_CLIENT, relay->out, n);
         }
     }
 

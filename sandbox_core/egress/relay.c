@@ -102,7 +102,8 @@ sbx_eg_relay_unpause(sbx_timer_t *timer)
     for (i = 0; i < SBX_EG_BUCKETS; i++) {
         for (s = eg->buckets[i]; s != NULL; s = s->next) {
             for (k = 0; k < SBX_EG_LISTENERS; k += 2) {
-                sbx_event_set(&eg->loop, &s->events[k], EPOLLIN);
+                sbx_event_set(&eg->loop, &s->events[k],
+                              s->cost.cut ? 0 : EPOLLIN);
             }
         }
     }
@@ -181,6 +182,11 @@ sbx_eg_relay_event(sbx_event_t *ev, uint32_t events)
     c = ev->data;
     i = ev == &c->side[SBX_EG_CLIENT].event ? SBX_EG_CLIENT : SBX_EG_SERVER;
 
+    if (c->session->cost.cut) {
+        /* it is closed in a moment */
+        return;
+    }
+
     if (events & (EPOLLERR|EPOLLHUP)) {
 
         /* what it had sent before is read first, where it is read at all */
@@ -255,7 +261,7 @@ sbx_eg_relay_side(sbx_eg_conn_t *c, sbx_eg_end_t from)
 
     side = &c->side[from];
 
-    if (side->full || side->starved || c->connecting
+    if (side->full || side->starved || c->connecting || c->session->cost.cut
         || (side->blocked && side->mode != SBX_EG_MODE_TLS)
         || (side->ended && side->mode != SBX_EG_MODE_LOOK && side->held == 0
             && !sbx_eg_filter_pending(c, !from)))
@@ -357,6 +363,7 @@ sbx_eg_relay_in(sbx_eg_conn_t *c, sbx_eg_end_t from)
     size_t          max;
     ssize_t         n;
     sbx_eg_side_t  *side;
+    sbx_eg_span_t   span;
 
     side = &c->side[from];
     max = sbx_eg_credit(c, from, SBX_EG_SPLICE_MAX);
@@ -365,10 +372,16 @@ sbx_eg_relay_in(sbx_eg_conn_t *c, sbx_eg_end_t from)
         return 0;
     }
 
+    span = sbx_eg_cost_begin(c->session);
+
     do {
         n = splice(side->fd, NULL, side->pipe->fds[1], NULL, max,
                    SPLICE_F_MOVE|SPLICE_F_NONBLOCK);
     } while (n == -1 && errno == EINTR);
+
+    if (from == SBX_EG_CLIENT) {
+        sbx_eg_cost_end(c->session, &span, n);
+    }
 
     if (n == -1) {
         return errno == EAGAIN ? 0 : -1;
@@ -394,13 +407,19 @@ sbx_eg_relay_out(sbx_eg_conn_t *c, sbx_eg_end_t from)
 {
     ssize_t         n;
     sbx_eg_side_t  *side;
+    sbx_eg_span_t   span;
 
     side = &c->side[from];
+    span = sbx_eg_cost_begin(c->session);
 
     do {
         n = splice(side->pipe->fds[0], NULL, c->side[!from].fd, NULL,
                    side->held, SPLICE_F_MOVE|SPLICE_F_NONBLOCK);
     } while (n == -1 && errno == EINTR);
+
+    if (from == SBX_EG_SERVER) {
+        sbx_eg_cost_end(c->session, &span, n);
+    }
 
     if (n == -1) {
         if (errno != EAGAIN) {
@@ -440,8 +459,7 @@ sbx_eg_relay_copy(sbx_eg_conn_t *c, sbx_eg_end_t from)
             return (int) n;
         }
 
-        sent = send(c->side[!from].fd, relay->in, (size_t) n,
-                    MSG_DONTWAIT|MSG_NOSIGNAL);
+        sent = sbx_eg_relay_send(c, !from, relay->in, (size_t) n);
 
         if (sent == -1) {
             if (errno != EAGAIN && errno != EINTR) {
@@ -466,6 +484,23 @@ sbx_eg_relay_copy(sbx_eg_conn_t *c, sbx_eg_end_t from)
     }
 
     return 0;
+}
+
+
+ssize_t
+sbx_eg_relay_send(sbx_eg_conn_t *c, sbx_eg_end_t to, const void *p, size_t n)
+{
+    ssize_t        sent;
+    sbx_eg_span_t  span;
+
+    span = sbx_eg_cost_begin(c->session);
+    sent = send(c->side[to].fd, p, n, MSG_DONTWAIT|MSG_NOSIGNAL);
+
+    if (to == SBX_EG_CLIENT) {
+        sbx_eg_cost_end(c->session, &span, sent);
+    }
+
+    return sent;
 }
 
 
@@ -495,6 +530,7 @@ void
 sbx_eg_relay_drop(sbx_eg_conn_t *c, sbx_eg_end_t from, size_t n)
 {
     ssize_t          dropped;
+    sbx_eg_span_t    span;
     sbx_eg_relay_t  *relay;
 
     relay = c->session->egress->relay;
@@ -508,8 +544,13 @@ sbx_eg_relay_drop(sbx_eg_conn_t *c, sbx_eg_end_t from, size_t n)
     /* they are there, as they were seen; none is written to the buffer */
 
     while (n > 0) {
+        span = sbx_eg_cost_begin(c->session);
         dropped = recv(c->side[from].fd, relay->in, n,
                        MSG_TRUNC|MSG_DONTWAIT);
+
+        if (from == SBX_EG_CLIENT) {
+            sbx_eg_cost_end(c->session, &span, dropped);
+        }
 
         if (dropped <= 0) {
             if (dropped == -1 && errno == EINTR) {
@@ -549,8 +590,10 @@ sbx_eg_relay_beyond(sbx_eg_conn_t *c, size_t n)
 static int
 sbx_eg_relay_ends(sbx_eg_conn_t *c)
 {
+    int             rc;
     unsigned        i;
     sbx_eg_side_t  *side;
+    sbx_eg_span_t   span;
 
     if (c->side[SBX_EG_SERVER].passed && c->side[SBX_EG_CLIENT].blocked
         && c->side[SBX_EG_CLIENT].mode == SBX_EG_MODE_HTTP)
@@ -569,7 +612,14 @@ sbx_eg_relay_ends(sbx_eg_conn_t *c)
             continue;
         }
 
-        if (shutdown(c->side[!i].fd, SHUT_WR) == -1) {
+        span = sbx_eg_cost_begin(c->session);
+        rc = shutdown(c->side[!i].fd, SHUT_WR);
+
+        if (i == SBX_EG_SERVER) {
+            sbx_eg_cost_end(c->session, &span, rc);
+        }
+
+        if (rc == -1) {
             return -1;
         }
 
