@@ -13,6 +13,8 @@ static char *ngx_http_sandbox_merge_loc_conf(ngx_conf_t *cf, void *parent,
     void *child);
 static char *ngx_http_sandbox_check_identity(ngx_conf_t *cf,
     const ngx_http_sandbox_loc_conf_t *conf, ngx_uint_t own);
+static ngx_int_t ngx_http_sandbox_set_threads(ngx_conf_t *cf,
+    const ngx_http_sandbox_loc_conf_t *conf, ngx_http_core_loc_conf_t *clcf);
 static ngx_int_t ngx_http_sandbox_postconfiguration(ngx_conf_t *cf);
 
 
@@ -520,7 +522,43 @@ ngx_http_sandbox_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         clcf->handler = ngx_http_sandbox_handler;
     }
 
+    if (ngx_http_sandbox_set_threads(cf, conf, clcf) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     return ngx_http_sandbox_check_identity(cf, conf, own);
+}
+
+
+/*
+ * A file of a session is read for as long as the session likes: its code may
+ * hold the lock that sendfile() and read() wait for.  So threads do that, as
+ * by "aio threads".  Core's own part has been merged before.
+ */
+
+static ngx_int_t
+ngx_http_sandbox_set_threads(ngx_conf_t *cf,
+    const ngx_http_sandbox_loc_conf_t *conf, ngx_http_core_loc_conf_t *clcf)
+{
+#if (NGX_THREADS)
+
+    if (conf->api == NGX_HTTP_SANDBOX_API_OFF
+        || clcf->aio == NGX_HTTP_AIO_THREADS)
+    {
+        return NGX_OK;
+    }
+
+    clcf->aio = NGX_HTTP_AIO_THREADS;
+    clcf->thread_pool_value = NULL;
+    clcf->thread_pool = ngx_thread_pool_add(cf, NULL);
+
+    return (clcf->thread_pool != NULL) ? NGX_OK : NGX_ERROR;
+
+#else
+
+    return NGX_OK;
+
+#endif
 }
 
 

@@ -8,12 +8,14 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 
 
 #define SBX_CLOSER_THREADS  8
 #define SBX_CLOSER_STACK    (64 * 1024)
 #define SBX_CLOSER_PIPE     (256 * 1024)
+#define SBX_CLOSER_NAME     "sandbox-closer"   /* among a worker's others */
 
 
 typedef struct {
@@ -131,6 +133,7 @@ sbx_closer_thread(void *data)
 
     c = data;
     memset(&none, 0, sizeof(struct linger));
+    (void) prctl(PR_SET_NAME, SBX_CLOSER_NAME);
 
     for ( ;; ) {
         n = read(c->pipe[0], &job, sizeof(job));

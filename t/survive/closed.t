@@ -169,8 +169,9 @@ sub go_on {
 sub closers {
     my ($worker) = @_;
 
-    return grep { $_ != $worker }
-           map { m{(\d+)$} } glob "/proc/$worker/task/*";
+    return grep {
+        (slurp("/proc/$worker/task/$_/comm") // '') eq "sandbox-closer\n"
+    } map { m{(\d+)$} } glob "/proc/$worker/task/*";
 }
 
 
