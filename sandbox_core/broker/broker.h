@@ -175,6 +175,8 @@ struct sbx_session_s {
     sbx_node_t               tasks;     /* sbx_pending_t */
     uint32_t                 ntasks;
     sbx_op_t                 untold;    /* init, for want of room; or 0 */
+    uint32_t                 slow;      /* uses of .control, of late */
+    uint64_t                 slow_since;    /* us */
 
     sbx_node_t               creators;  /* calls */
     sbx_node_t               destroyers;
@@ -229,6 +231,7 @@ struct sbx_session_s {
     unsigned                 ahead:1;   /* of other sessions */
     unsigned                 credit_again:1;
     unsigned                 adopted:1;
+    unsigned                 costly:1;  /* .control is, and it ends */
     unsigned                 unasked:1; /* init, for want of room */
     unsigned                 frozen:1;
     unsigned                 asked:1;   /* init, whether it is busy */
@@ -640,6 +643,8 @@ void sbx_session_log(sbx_session_t *s, sbx_log_level_t level, int err,
 
 /* session_end.c */
 void sbx_session_end(sbx_session_t *s, sbx_ended_t why, int kill_now);
+/* Its init serves no more, or must not. */
+void sbx_session_lost(sbx_session_t *s, const char *why);
 /* The steps of an end that its events and its timer take. */
 void sbx_session_cut(sbx_session_t *s);
 void sbx_session_kill(sbx_session_t *s);
@@ -670,6 +675,12 @@ int sbx_command_send(sbx_session_t *s, sbx_op_t op);
  * caller's. */
 int sbx_command_send_with(sbx_session_t *s, sbx_op_t op, uint32_t token,
     int fd);
+/* What else is sent to init, and all that comes: as sbx_wire_send() and
+ * sbx_wire_recv_all(). */
+ssize_t sbx_command_socket_send(sbx_session_t *s, const sbx_task_t *task,
+    const int *fds, unsigned nfds);
+ssize_t sbx_command_socket_recv(sbx_session_t *s, sbx_record_t *record,
+    int *fds, unsigned *nfds);
 /* The groups that there are follow limits that are to be the session's. */
 int sbx_command_change(sbx_session_t *s, const sbx_limits_t *limits,
     sbx_error_t *e);

@@ -421,9 +421,7 @@ sbx_command_hand(sbx_session_t *s, sbx_pending_t *p)
     }
 
     if (err == 0
-        && sbx_wire_send(s->control, &p->task, sizeof(sbx_task_t), p->fds,
-                         p->nfds, MSG_DONTWAIT)
-           != -1)
+        && sbx_command_socket_send(s, &p->task, p->fds, p->nfds) != -1)
     {
         SBX_FAULT("broker-call-handed");
         sbx_command_close(s, p, 0);
@@ -584,6 +582,12 @@ sbx_command_queue_tick(sbx_timer_t *timer)
     sbx_session_t  *s;
 
     s = timer->data;
+
+    if (s->costly) {
+        sbx_session_lost(s, "init's control socket costs too much");
+        return;
+    }
+
     sbx_command_flush(s);
 
     if (s->untold != 0) {

@@ -1,15 +1,30 @@
 /*
  * What the broker tells a session's init of its own accord.  What its socket
  * does not take is told again by the session's timer "queue".
+ *
+ * Whoever watches init's end of the socket is woken in the time of the one who
+ * uses ours, the broker's.  Nobody has that end but an init that was taken
+ * over, which may watch it some hundred thousand times.  So the processor time
+ * of what is done with the socket is looked at, and an init whose socket costs
+ * too much ends its session as one that sends nonsense does.
  */
 
 #include "broker.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 
 #define SBX_COMMAND_AGAIN  20        /* ms */
+#define SBX_CONTROL_SLOW   5000      /* us of processor time: of a call */
+#define SBX_CONTROL_CALLS  3         /* that were so slow */
+#define SBX_CONTROL_WINDOW 10000000  /* us: within it */
+
+
+static uint64_t sbx_command_clock(void);
+static void sbx_command_cost(sbx_session_t *s, uint64_t began);
 
 
 /* A task of the broker's own, with nothing to answer on. */
@@ -36,9 +51,96 @@ sbx_command_send_with(sbx_session_t *s, sbx_op_t op, uint32_t token, int fd)
     task.op = (uint16_t) op;
     task.token = token;
 
-    return sbx_wire_send(s->control, &task, sizeof(sbx_task_t), &fd, fd != -1,
-                         MSG_DONTWAIT)
-           == -1 ? -1 : 0;
+    return sbx_command_socket_send(s, &task, &fd, fd != -1) == -1 ? -1 : 0;
+}
+
+
+ssize_t
+sbx_command_socket_send(sbx_session_t *s, const sbx_task_t *task,
+    const int *fds, unsigned nfds)
+{
+    ssize_t   n;
+    uint64_t  began;
+
+    if (s->costly) {
+        /* it ends in a moment */
+        errno = EAGAIN;
+        return -1;
+    }
+
+    began = sbx_command_clock();
+    n = sbx_wire_send(s->control, task, sizeof(sbx_task_t), fds, nfds,
+                      MSG_DONTWAIT);
+    sbx_command_cost(s, began);
+
+    return n;
+}
+
+
+/* What is taken makes room, which whoever watches is woken for too. */
+
+ssize_t
+sbx_command_socket_recv(sbx_session_t *s, sbx_record_t *record, int *fds,
+    unsigned *nfds)
+{
+    ssize_t   n;
+    uint64_t  began;
+
+    if (s->costly) {
+        *nfds = 0;
+        errno = EAGAIN;
+        return -1;
+    }
+
+    began = sbx_command_clock();
+    n = sbx_wire_recv_all(s->control, record, sizeof(sbx_record_t), fds, nfds,
+                          MSG_DONTWAIT);
+    sbx_command_cost(s, began);
+
+    return n;
+}
+
+
+/* us of this thread. */
+
+static uint64_t
+sbx_command_clock(void)
+{
+    struct timespec  ts;
+
+    (void) clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+
+    return (uint64_t) ts.tv_sec * 1000000 + (uint64_t) ts.tv_nsec / 1000;
+}
+
+
+static void
+sbx_command_cost(sbx_session_t *s, uint64_t began)
+{
+    int       err;
+    uint64_t  now;
+
+    err = errno;
+
+    if (sbx_command_clock() - began >= SBX_CONTROL_SLOW) {
+        now = sbx_now_us();
+
+        if (s->slow == 0 || now - s->slow_since > SBX_CONTROL_WINDOW) {
+            s->slow = 0;
+            s->slow_since = now;
+        }
+
+        s->slow++;
+
+        /* later it is closed */
+
+        if (s->slow >= SBX_CONTROL_CALLS && s->state < SBX_S_DYING) {
+            s->costly = 1;
+            sbx_timer_set(&s->broker->loop, &s->queue, 0);
+        }
+    }
+
+    errno = err;
 }
 
 

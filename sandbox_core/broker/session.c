@@ -45,7 +45,6 @@ static void sbx_session_settle(sbx_session_t *s);
 static int sbx_session_store(sbx_session_t *s, sbx_error_t *e);
 static int sbx_session_exited_of(const sbx_node_t *list, pid_t pid,
     int status);
-static void sbx_session_lost(sbx_session_t *s, const char *why);
 
 
 sbx_session_t *
@@ -442,8 +441,7 @@ sbx_session_control(sbx_event_t *ev, uint32_t events)
     }
 
     for (i = 0; i < SBX_SESSION_RECORDS && ev->active; i++) {
-        n = sbx_wire_recv_all(s->control, &record, sizeof(sbx_record_t),
-                              fds, &nfds, MSG_DONTWAIT);
+        n = sbx_command_socket_recv(s, &record, fds, &nfds);
 
         if (n == -1 && errno == EAGAIN) {
             return;
@@ -540,7 +538,7 @@ sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
 }
 
 
-static void
+void
 sbx_session_lost(sbx_session_t *s, const char *why)
 {
     sbx_event_del(&s->broker->loop, &s->control_event);

@@ -12,6 +12,7 @@
 #include "broker_test.h"
 
 #include <dirent.h>
+#include <sys/epoll.h>
 
 
 #define INIT_CONTROL   3
@@ -19,6 +20,7 @@
 
 #define RECORDS        256        /* kinds, of which a few are known */
 #define FLOOD          20000
+#define WATCHES        420
 #define GOOD           UINT32_MAX /* no attack */
 
 
@@ -64,6 +66,7 @@ typedef enum {
     MODE_GROUPS,                  /* a flood of questions for groups */
     MODE_READYS,
     MODE_OVERS,                   /* of commands that there never were */
+    MODE_WATCHED,                 /* each byte for it wakes its watchers */
     MODE_MAX
 } rogue_mode_t;
 
@@ -71,7 +74,7 @@ static const char  *modes[] = {
     "an empty datagram", "a byte", "a text", "random bytes",
     "shut for writing", "shut for reading", "closed",
     "a flood of questions for groups", "ready over and over",
-    "ends of commands that never were"
+    "ends of commands that never were", "watched by some 100,000"
 };
 
 _Static_assert(sbx_nelts(modes) == MODE_MAX - RECORDS, "each has a name");
@@ -181,6 +184,29 @@ attack_record(uint32_t type, rogue_wrong_t wrong)
 
 
 static void
+watch(void)
+{
+    int                 i, k, epoll, copies[WATCHES];
+    struct epoll_event  ev;
+
+    memset(&ev, 0, sizeof(ev));
+    ev.events = EPOLLIN|EPOLLET;
+
+    for (i = 0; i < WATCHES; i++) {
+        copies[i] = dup(INIT_CONTROL);
+    }
+
+    for (i = 0; i < WATCHES; i++) {
+        epoll = epoll_create1(0);
+
+        for (k = 0; k < WATCHES; k++) {
+            (void) epoll_ctl(epoll, EPOLL_CTL_ADD, copies[k], &ev);
+        }
+    }
+}
+
+
+static void
 attack_mode(unsigned mode)
 {
     unsigned      i;
@@ -238,6 +264,10 @@ attack_mode(unsigned mode)
             say(&r, sizeof(r), -1);
         }
 
+        break;
+
+    case MODE_WATCHED:
+        watch();
         break;
 
     case MODE_MAX:
@@ -484,6 +514,33 @@ well(void)
 }
 
 
+static int
+told(const char *what)
+{
+    int       fd;
+    char      buf[65536];
+    ssize_t   n;
+
+    fd = open(t.log, O_RDONLY|O_CLOEXEC);
+
+    if (fd == -1) {
+        return 0;
+    }
+
+    (void) lseek(fd, -(off_t) (sizeof(buf) / 2), SEEK_END);
+    n = read(fd, buf, sizeof(buf) - 1);
+    (void) close(fd);
+
+    if (n < 0) {
+        return 0;
+    }
+
+    buf[n] = '\0';
+
+    return strstr(buf, what) != NULL;
+}
+
+
 static const char *
 name_of(unsigned number)
 {
@@ -505,7 +562,8 @@ name_of(unsigned number)
 static void
 test_attack(char *id, unsigned number, rogue_fate_t fate)
 {
-    int  met;
+    int       met;
+    unsigned  n;
 
     if (id[0] == '\0') {
         (void) create(-1, id);
@@ -513,7 +571,16 @@ test_attack(char *id, unsigned number, rogue_fate_t fate)
 
     (void) test_answer(call_attack(id, number));
 
-    if (fate == FATE_ENDED) {
+    if (number == RECORDS * WRONG_MAX + MODE_WATCHED - RECORDS) {
+
+        /* what it says is right, and so are the calls that it gets */
+
+        for (n = 0; n < 20 && lives(id); n++) { /* void */ }
+
+        met = n < 20 && ends(id) && told("costs too much");
+        id[0] = '\0';
+
+    } else if (fate == FATE_ENDED) {
         met = ends(id);
         id[0] = '\0';
 
