@@ -83,6 +83,7 @@ subtest 'a machine that has everything' => sub {
                      project_quota nftables userns_clone apparmor_userns
                      suid_dumpable ptrace_scope protected_symlinks
                      protected_hardlinks dmesg_restrict overcommit
+                     epoll_watches
                      cgroup_version cpu_bandwidth swap_limit
                      namespace_limits))
     {

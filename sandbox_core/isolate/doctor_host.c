@@ -100,6 +100,9 @@ const sbx_doctor_row_t  sbx_doctor_host[] = {
            "1", "files of others can be linked to"),
     SYSCTL("dmesg_restrict", "kernel.dmesg_restrict", 1, INT64_MAX, "1",
            "any user of the host reads the kernel's log"),
+    SYSCTL("epoll_watches", "fs.epoll.max_user_watches", 1, 65536, "65536",
+           "a session can hold a processor for milliseconds by waking as many"
+           " watches of its own; the bound is each user's, on all the host"),
     SYSCTL("overcommit", "vm.overcommit_memory", 0, 1, "0",
            "programs that reserve much fail with memory to spare"),
 
