@@ -23,11 +23,14 @@ use SandboxTest::More;
 my $LONG = $ENV{SANDBOX_TEST_LONG};
 my $RELOADS = $LONG ? 200 : 30;
 
-# Nothing that is in flight is cut, however long the storm takes here.
+# Nothing that is in flight is cut, however long the storm takes here: the
+# upload's client sends some between two reloads, which may be a minute apart.
 
 my $t = server(edit => sub {
     s/^worker_shutdown_timeout .*;/worker_shutdown_timeout 1h;/m
         or die 'no worker_shutdown_timeout';
+    s/^(\s*client_body_timeout) .*;/$1 1h;/m
+        or die 'no client_body_timeout';
 });
 my @pair = ($t->keeper, $t->broker);
 my $master = $t->master;
