@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 
-#define SBX_EG_COST_SLOW     2000      /* us of a call, beside its bytes */
+#define SBX_EG_COST_SLOW     200       /* us of a call, beside its bytes */
 #define SBX_EG_COST_BYTES    250       /* of them in a us, at least */
 #define SBX_EG_COST_WINDOW   10000000  /* us */
 #define SBX_EG_COST_CALLS    3         /* that are slow, within it */
