@@ -463,8 +463,8 @@ struct ngx_http_sandbox_call_s {
     /*
      * Set by the caller.
      * brings: the type of the frame that may bring a descriptor (OPENED,
-     *   SOCKET), 0 for a call that takes none.  SOCKETs are not delivered:
-     *   what they bring is in sockets, the call's to close until taken out.
+     *   SOCKET), 0 for a call that takes none.  SOCKET is not delivered: what
+     *   it brings is in socket, the call's to close until taken out.
      * frame: one frame; fd is the passed descriptor or -1, the callee's to
      *   close.  NGX_OK goes on, NGX_DONE: the call is over for
      *   the callee, who finalizes by itself; NGX_AGAIN: stop reading until
@@ -506,14 +506,14 @@ struct ngx_http_sandbox_call_s {
     ngx_uint_t                    tries;
     ngx_fd_t                      peer;         /* the end to be sent */
     ngx_fd_t                      passed;       /* received, not delivered */
-    ngx_fd_t                      sockets[SBX_SOCKETS_MAX];
+    ngx_fd_t                      socket;
     ngx_uint_t                   *dead;         /* set when the pool goes */
     struct ngx_http_sandbox_stream_s
                                  *stream;       /* told of the worker's end */
     unsigned                      sent:1;
     unsigned                      accepted:1;
     unsigned                      answered:1;   /* by any frame */
-    unsigned                      settled:1;    /* all sockets have come */
+    unsigned                      settled:1;    /* the socket has come */
     unsigned                      refuses:1;    /* any descriptor */
     unsigned                      full:1;       /* of descriptors: it is not
                                                    begun */
@@ -565,8 +565,6 @@ void ngx_http_sandbox_call_idle(ngx_http_sandbox_call_t *call);
 
 /* Closes our end; no callback comes after it.  Safe to call twice. */
 void ngx_http_sandbox_call_close(ngx_http_sandbox_call_t *call);
-/* The SOCKETs that were not taken out. */
-void ngx_http_sandbox_call_close_sockets(ngx_http_sandbox_call_t *call);
 /* The client has the answer: what was made for the call is to stay. */
 void ngx_http_sandbox_call_told(ngx_http_sandbox_call_t *call);
 

@@ -79,7 +79,6 @@ ngx_http_sandbox_call_create(ngx_http_request_t *r, sbx_op_t op,
     const void *body, size_t body_size, ngx_fd_t blob)
 {
     ngx_str_t                 id;
-    ngx_uint_t                i;
     ngx_pool_cleanup_t       *cln;
     ngx_http_sandbox_ctx_t   *ctx;
     ngx_http_sandbox_call_t  *call;
@@ -104,10 +103,7 @@ ngx_http_sandbox_call_create(ngx_http_request_t *r, sbx_op_t op,
     call->blob = blob;
     call->peer = NGX_INVALID_FILE;
     call->passed = NGX_INVALID_FILE;
-
-    for (i = 0; i < SBX_SOCKETS_MAX; i++) {
-        call->sockets[i] = NGX_INVALID_FILE;
-    }
+    call->socket = NGX_INVALID_FILE;
 
     call->retry.handler = ngx_http_sandbox_call_retry_handler;
     call->retry.data = call;
@@ -313,7 +309,11 @@ ngx_http_sandbox_call_drop(ngx_http_sandbox_call_t *call)
         call->passed = NGX_INVALID_FILE;
     }
 
-    ngx_http_sandbox_call_close_sockets(call);
+    if (call->socket != NGX_INVALID_FILE) {
+        ngx_http_sandbox_passed_close(call->header.session, call->socket);
+        call->socket = NGX_INVALID_FILE;
+    }
+
     call->settled = 0;
 
     ngx_http_sandbox_call_release(call);

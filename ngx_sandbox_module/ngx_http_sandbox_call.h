@@ -1,7 +1,7 @@
 /*
  * What the files of the calls share: ngx_http_sandbox_call.c has a call's
  * life and the way to the broker, _call_read.c what comes, _call_socket.c the
- * sockets among that, _call_write.c what goes.
+ * socket among that, _call_write.c what goes.
  */
 
 #ifndef _NGX_HTTP_SANDBOX_CALL_H_INCLUDED_
@@ -33,8 +33,7 @@ void ngx_http_sandbox_call_free_spares(void);
 /* A frame of type SOCKET: NGX_OK or NGX_ERROR; takes what it has brought. */
 ngx_int_t ngx_http_sandbox_call_check_socket(ngx_http_sandbox_call_t *call,
     const u_char *payload, size_t len);
-ngx_int_t ngx_http_sandbox_call_socket(ngx_http_sandbox_call_t *call,
-    const u_char *payload);
+ngx_int_t ngx_http_sandbox_call_socket(ngx_http_sandbox_call_t *call);
 
 
 void ngx_http_sandbox_call_write_handler(ngx_event_t *wev);

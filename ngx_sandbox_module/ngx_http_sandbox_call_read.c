@@ -134,8 +134,7 @@ static const ngx_http_sandbox_shape_t  ngx_http_sandbox_shapes[] = {
     FIXED(SBX_F_RAN, sbx_f_ran_t),
 
     /* ports */
-    { SBX_F_SOCKET, 1, sizeof(sbx_f_socket_t), sizeof(sbx_f_socket_t),
-      ngx_http_sandbox_call_check_socket },
+    { SBX_F_SOCKET, 1, 0, 0, ngx_http_sandbox_call_check_socket },
 
     { 0, 0, 0, 0, NULL }
 };
@@ -475,7 +474,7 @@ ngx_http_sandbox_call_deliver(ngx_http_sandbox_call_t *call,
     }
 
     if (frame->type == SBX_F_SOCKET) {
-        return ngx_http_sandbox_call_socket(call, payload);
+        return ngx_http_sandbox_call_socket(call);
     }
 
     if (!call->answered) {

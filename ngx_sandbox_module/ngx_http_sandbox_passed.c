@@ -257,3 +257,76 @@ ngx_http_sandbox_passed_close_call(ngx_connection_t *c, const char *session)
     ngx_close_connection(c);
     ngx_http_sandbox_passed_close(session, fd);
 }
+
+
+/* With another of the same open file, the next close is not the last. */
+
+void
+ngx_http_sandbox_passed_part(ngx_fd_t fd, const char *session)
+{
+    int       unread;
+    ngx_fd_t  other;
+
+    if (shutdown(fd, SHUT_RD) == 0 && ioctl(fd, SIOCINQ, &unread) == 0
+        && unread == 0)
+    {
+        return;
+    }
+
+    other = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+    if (other != -1) {
+        ngx_http_sandbox_passed_close(session, other);
+    }
+}
+
+
+ssize_t
+ngx_http_sandbox_passed_recv(ngx_connection_t *c, u_char *buf, size_t size,
+    const char *session)
+{
+    int        fds[SBX_WIRE_FDS_ALL];
+    ssize_t    n;
+    unsigned   nfds;
+    ngx_err_t  err;
+
+    n = ngx_http_sandbox_passed_receive(c->fd, buf, size, fds, &nfds);
+    err = (n == -1) ? ngx_socket_errno : 0;
+
+    if (nfds != 0) {
+        while (nfds != 0) {
+            ngx_http_sandbox_passed_close(session, fds[--nfds]);
+        }
+
+        ngx_log_error(NGX_LOG_ERR, c->log, 0,
+                      "sandbox port brought a descriptor");
+        n = -1;
+        err = NGX_ECONNRESET;
+    }
+
+    if (n > 0) {
+
+        /* with less than asked for, an end of it may be there already */
+
+        if ((size_t) n < size && !c->read->pending_eof) {
+            c->read->ready = 0;
+        }
+
+        return n;
+    }
+
+    c->read->ready = 0;
+
+    if (n == 0) {
+        c->read->eof = 1;
+        return 0;
+    }
+
+    if (err == NGX_EAGAIN) {
+        return NGX_AGAIN;
+    }
+
+    c->read->error = 1;
+
+    return ngx_connection_error(c, err, "recv() from a port failed");
+}

@@ -18,6 +18,13 @@ void ngx_http_sandbox_passed_close(const char *session, ngx_fd_t fd);
 void ngx_http_sandbox_passed_close_call(ngx_connection_t *c,
     const char *session);
 
+/* Before nginx closes such a one: what it holds goes by itself. */
+void ngx_http_sandbox_passed_part(ngx_fd_t fd, const char *session);
+
+/* As ngx_recv(), where the kernel cannot refuse what is passed. */
+ssize_t ngx_http_sandbox_passed_recv(ngx_connection_t *c, u_char *buf,
+    size_t size, const char *session);
+
 /* What comes out of band is in line.  NGX_OK, NGX_ERROR. */
 ngx_int_t ngx_http_sandbox_passed_inline(ngx_fd_t fd);
 

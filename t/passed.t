@@ -73,7 +73,7 @@ sub asks {
 }
 
 for ([ straylinger => '/files/x', 'one that nobody asked for' ],
-     [ portlinger => '/ports/' . SandboxTest::free_port() . '/',
+     [ portlinger => '/ports/8000/',
        'a socket of a port that comes too late' ])
 {
     my ($mode, $path, $what) = @$_;

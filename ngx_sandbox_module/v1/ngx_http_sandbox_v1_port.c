@@ -1,15 +1,18 @@
 /*
- * Ports of a session.  The broker makes sockets in its network, init says that
- * one may be used, and the worker connects it; from there on nginx's upstream
- * module goes about it as about any other server, unbuffered both ways.  There
- * is one server and one try: what fails after it was connected is the
+ * Ports of a session.  The broker makes a link between the worker and init,
+ * which connects, inside, and says so; from there on nginx's upstream module
+ * goes about it as about any other server, unbuffered both ways.  There is one
+ * server and one try: what fails after the link has been accepted is the
  * program's.
  *
- * The call stays open while the socket is used.  Its end says that the
- * session is over, and then the client is cut, as a download is.
+ * The call stays open while the link is used.  Its end says that the session
+ * is over, or the connection cut off, and then the client is cut, as a
+ * download is.
  */
 
 #include "ngx_http_sandbox_v1_port.h"
+#include "ngx_http_sandbox_passed.h"
+#include "sandbox_fault.h"
 
 
 #define NGX_HTTP_SANDBOX_V1_PORT_TURN   16     /* pieces before others' */
@@ -22,6 +25,14 @@ static ngx_int_t ngx_http_sandbox_v1_port_frame(
 static void ngx_http_sandbox_v1_port_failed(ngx_http_sandbox_call_t *call,
     ngx_http_sandbox_error_e error);
 static ngx_int_t ngx_http_sandbox_v1_port_over(ngx_http_sandbox_call_t *call);
+static ngx_int_t ngx_http_sandbox_v1_port_refused(
+    ngx_http_sandbox_call_t *call, const sbx_f_error_t *error);
+static ngx_int_t ngx_http_sandbox_v1_port_accepted(
+    ngx_http_sandbox_v1_port_t *port);
+static ngx_int_t ngx_http_sandbox_v1_port_begin(
+    ngx_http_sandbox_v1_port_t *port);
+static ngx_uint_t ngx_http_sandbox_v1_port_whole(
+    ngx_http_sandbox_v1_port_t *port);
 static ngx_int_t ngx_http_sandbox_v1_port_peer_init(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us);
 static ngx_int_t ngx_http_sandbox_v1_port_peer_get(ngx_peer_connection_t *pc,
@@ -254,31 +265,94 @@ static ngx_int_t
 ngx_http_sandbox_v1_port_frame(ngx_http_sandbox_call_t *call,
     const sbx_frame_t *frame, const u_char *payload, ngx_fd_t fd)
 {
+    sbx_f_error_t                error;
     ngx_http_sandbox_v1_port_t  *port;
 
     port = call->data;
 
     if (port->begun) {
 
-        /* nothing is to come but the end */
+        if (frame->type == SBX_F_END && !port->ended) {
+            port->ended = 1;
+            return NGX_OK;
+        }
 
         return ngx_http_sandbox_v1_port_over(call);
     }
 
-    if (port->socket != NULL) {
-        ngx_http_sandbox_v1_port_disconnect(port);
-        return ngx_http_sandbox_op_broken(call, "more than is of a port");
-    }
-
     if (frame->type == SBX_F_ACCEPTED && call->settled) {
-        return ngx_http_sandbox_v1_port_connect(port);
+        return ngx_http_sandbox_v1_port_accepted(port);
     }
 
     if (frame->type != SBX_F_ERROR) {
         return ngx_http_sandbox_op_broken(call, "a wrong frame for a port");
     }
 
+    ngx_memcpy(&error, payload, sizeof(sbx_f_error_t));
+
+    if (error.code == SBX_E_UNAVAILABLE
+        && (error.err == ECONNREFUSED || error.err == ETIMEDOUT))
+    {
+        return ngx_http_sandbox_v1_port_refused(call, &error);
+    }
+
     return ngx_http_sandbox_op_frame(call, frame, payload, fd);
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_port_refused(ngx_http_sandbox_call_t *call,
+    const sbx_f_error_t *error)
+{
+    ngx_http_request_t          *r;
+    ngx_http_sandbox_v1_port_t  *port;
+
+    r = call->request;
+    port = call->data;
+
+    if (error->err == ETIMEDOUT) {
+        return ngx_http_sandbox_op_finish(call,
+                  ngx_http_sandbox_problem(r,
+                                           NGX_HTTP_SANDBOX_GATEWAY_TIMEOUT,
+                                           "what listens on port %ui of the "
+                                           "session takes no connection",
+                                           port->port));
+    }
+
+    return ngx_http_sandbox_op_finish(call,
+              ngx_http_sandbox_problem(r, NGX_HTTP_SANDBOX_BAD_GATEWAY,
+                                       "nothing listens on port %ui of the "
+                                       "session", port->port));
+}
+
+
+static ngx_int_t
+ngx_http_sandbox_v1_port_accepted(ngx_http_sandbox_v1_port_t *port)
+{
+    ngx_connection_t         *c;
+    ngx_http_sandbox_call_t  *call;
+
+    call = port->call;
+
+    SBX_FAULT("worker-port-accepted");
+
+    c = ngx_get_connection(call->socket, port->request->connection->log);
+
+    if (c == NULL) {
+        /* upstream has no answer for a worker that has none left */
+
+        return ngx_http_sandbox_op_finish(call,
+                  ngx_http_sandbox_problem(port->request,
+                                           NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE,
+                                           NULL));
+    }
+
+    port->refuses = ngx_http_sandbox_passed_refuse(call->socket);
+    port->socket = c;
+    call->socket = NGX_INVALID_FILE;
+    call->timeout = 0;
+
+    return ngx_http_sandbox_v1_port_begin(port);
 }
 
 
@@ -290,24 +364,25 @@ ngx_http_sandbox_v1_port_failed(ngx_http_sandbox_call_t *call,
 
     port = call->data;
 
-    if (port->begun) {
-        (void) ngx_http_sandbox_v1_port_over(call);
+    if (!port->begun) {
+        ngx_http_sandbox_op_failed(call, error);
         return;
     }
 
-    ngx_http_sandbox_v1_port_disconnect(port);
-    ngx_http_sandbox_op_failed(call, error);
+    (void) ngx_http_sandbox_v1_port_over(call);
 }
 
 
-/* The session is over.  What has been sent to the client is cut; before
- * that, it is the socket's end that tells. */
+/* The session is over, or the program has cut the connection off.  What has
+ * been sent to the client is cut; before that, it is the link's end that
+ * tells, and for what has all been said. */
 
 static ngx_int_t
 ngx_http_sandbox_v1_port_over(ngx_http_sandbox_call_t *call)
 {
-    if (call->request->header_sent) {
-
+    if (call->request->header_sent
+        && !((ngx_http_sandbox_v1_port_t *) call->data)->ended)
+    {
         /* one reference is upstream's, and the cleanup gives it back */
 
         call->request->main->count++;
@@ -324,7 +399,7 @@ ngx_http_sandbox_v1_port_over(ngx_http_sandbox_call_t *call)
 /* ---- the upstream ------------------------------------------------------- */
 
 
-ngx_int_t
+static ngx_int_t
 ngx_http_sandbox_v1_port_begin(ngx_http_sandbox_v1_port_t *port)
 {
     ngx_int_t                     rc;
@@ -336,8 +411,7 @@ ngx_http_sandbox_v1_port_begin(ngx_http_sandbox_v1_port_t *port)
 
     port->begun = 1;
 
-    if (ngx_http_sandbox_v1_port_connected(port) != NGX_OK
-        || ngx_http_upstream_create(r) != NGX_OK
+    if (ngx_http_upstream_create(r) != NGX_OK
         || ngx_http_sandbox_body_own(r) != NGX_OK)
     {
         return ngx_http_sandbox_op_finish(port->call,
@@ -417,17 +491,27 @@ ngx_http_sandbox_v1_port_peer_get(ngx_peer_connection_t *pc, void *data)
 
     port->socket = NULL;
 
+    c->type = SOCK_STREAM;
     c->recv = ngx_http_sandbox_v1_port_recv;
     c->send = ngx_http_sandbox_v1_port_send;
     c->recv_chain = NULL;
     c->send_chain = ngx_http_sandbox_v1_port_send_chain;
     c->tcp_nopush = NGX_TCP_NOPUSH_DISABLED;
+    c->tcp_nodelay = NGX_TCP_NODELAY_DISABLED;
     c->log_error = pc->log_error;
     c->log = pc->log;
     c->read->log = pc->log;
     c->write->log = pc->log;
+    c->number = ngx_atomic_fetch_add(ngx_connection_counter, 1);
+    c->start_time = ngx_current_msec;
 
-    if (ngx_handle_read_event(c->read, 0) != NGX_OK) {
+    if (ngx_add_conn != NULL) {
+        if (ngx_add_conn(c) == NGX_ERROR) {
+            ngx_close_connection(c);
+            return NGX_ERROR;
+        }
+
+    } else if (ngx_handle_read_event(c->read, 0) != NGX_OK) {
         ngx_close_connection(c);
         return NGX_ERROR;
     }
@@ -482,17 +566,48 @@ ngx_http_sandbox_v1_port_recv(ngx_connection_t *c, u_char *buf, size_t size)
         return NGX_AGAIN;
     }
 
-    n = ngx_recv(c, buf, size);
+    n = port->refuses
+        ? ngx_recv(c, buf, size)
+        : ngx_http_sandbox_passed_recv(c, buf, size,
+                                       port->call->header.session);
 
     if (n > 0) {
         port->received++;
         ngx_http_sandbox_turn_spend((size_t) n);
 
-    } else {
-        port->received = 0;
+        return n;
+    }
+
+    port->received = 0;
+
+    if (n == 0 && !ngx_http_sandbox_v1_port_whole(port)) {
+        c->read->eof = 0;
+        c->read->error = 1;
+
+        return NGX_ERROR;
     }
 
     return n;
+}
+
+
+/* Whether the link's end is that of what the program has said: init says so
+ * before it. */
+
+static ngx_uint_t
+ngx_http_sandbox_v1_port_whole(ngx_http_sandbox_v1_port_t *port)
+{
+    sbx_frame_t  frame;
+
+    if (port->ended) {
+        return 1;
+    }
+
+    return !port->call->closed
+           && recv(port->call->connection->fd, &frame, sizeof(sbx_frame_t),
+                   MSG_PEEK|MSG_DONTWAIT)
+              == sizeof(sbx_frame_t)
+           && frame.type == SBX_F_END;
 }
 
 
@@ -555,8 +670,9 @@ ngx_http_sandbox_v1_port_finalize(ngx_http_request_t *r, ngx_int_t rc)
 
     /* nginx closes it next */
 
-    if (r->upstream->peer.connection != NULL) {
-        ngx_http_sandbox_v1_port_quiet(r->upstream->peer.connection->fd);
+    if (r->upstream->peer.connection != NULL && !port->refuses) {
+        ngx_http_sandbox_passed_part(r->upstream->peer.connection->fd,
+                                     port->call->header.session);
     }
 }
 
@@ -568,5 +684,17 @@ ngx_http_sandbox_v1_port_cleanup(void *data)
 
     port = data;
 
-    ngx_http_sandbox_v1_port_disconnect(port);
+    /* not upstream's yet */
+
+    if (port->socket == NULL) {
+        return;
+    }
+
+    if (!port->refuses) {
+        ngx_http_sandbox_passed_part(port->socket->fd,
+                                     port->call->header.session);
+    }
+
+    ngx_close_connection(port->socket);
+    port->socket = NULL;
 }

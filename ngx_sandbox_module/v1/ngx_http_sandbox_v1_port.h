@@ -1,7 +1,7 @@
 /*
- * What the files about ports share: _port.c gets sockets and lets nginx's
- * upstream module use the one that _port_connect.c has connected,
- * _port_request.c and _port_response.c are what goes over it, each way.
+ * What the files about ports share: _port.c gets the link and lets nginx's
+ * upstream module use it, _port_request.c and _port_response.c are what goes
+ * over it, each way.
  */
 
 #ifndef _NGX_HTTP_SANDBOX_V1_PORT_H_INCLUDED_
@@ -27,8 +27,6 @@ typedef struct {
     ngx_str_t                     name;       /* for logs */
     ngx_uint_t                    port;
     ngx_connection_t             *socket;     /* until upstream has it */
-    ngx_uint_t                    family;     /* of it: IPv4, IPv6 */
-    ngx_msec_t                    deadline;   /* until it is connected */
     ngx_str_t                     upgrade;    /* what the client asks for */
     ngx_uint_t                    received;   /* pieces in this turn */
     ngx_uint_t                    sent;
@@ -43,24 +41,15 @@ typedef struct {
     ngx_array_t                   headers;    /* of ngx_table_elt_t */
     ngx_http_sandbox_v1_port_words_t   words;
 
-    unsigned                      crowded:1;  /* it can come from no port */
     unsigned                      by_name:1;  /* it has an origin of its own */
     unsigned                      head_sent:1;
     unsigned                      begun:1;    /* upstream has the request */
+    unsigned                      ended:1;    /* all of it has been said */
+    unsigned                      refuses:1;  /* the link, any descriptor */
     unsigned                      length:1;   /* Content-Length has come */
     unsigned                      chunked:1;  /* Transfer-Encoding, too */
 } ngx_http_sandbox_v1_port_t;
 
-
-/* As what a call's frame() returns. */
-ngx_int_t ngx_http_sandbox_v1_port_connect(ngx_http_sandbox_v1_port_t *port);
-ngx_int_t ngx_http_sandbox_v1_port_begin(ngx_http_sandbox_v1_port_t *port);
-
-ngx_int_t ngx_http_sandbox_v1_port_connected(
-    ngx_http_sandbox_v1_port_t *port);
-void ngx_http_sandbox_v1_port_disconnect(ngx_http_sandbox_v1_port_t *port);
-/* Before nginx closes it. */
-void ngx_http_sandbox_v1_port_quiet(ngx_fd_t fd);
 
 /* NGX_DECLINED: more words than there may be. */
 ngx_int_t ngx_http_sandbox_v1_port_words(

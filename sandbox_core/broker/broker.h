@@ -694,9 +694,9 @@ void sbx_command_drop(sbx_session_t *s);
 int sbx_command_numbers(sbx_session_t *s, int adopt);
 sbx_command_t *sbx_command_find(sbx_session_t *s, uint32_t number);
 
-/* command_port.c: passes sockets of the session's network on a call to a port,
- * whose socket fd stays the caller's. */
-int sbx_command_sockets(const sbx_session_t *s, int fd, sbx_error_t *e);
+/* command_port.c: passes one end of a link on a call to a port, whose socket fd
+ * stays the caller's; *link is the other end, the caller's, for init. */
+int sbx_command_link(int fd, int *link, sbx_error_t *e);
 
 /* command_adopt.c: commands of an earlier broker */
 int sbx_command_adopt(sbx_session_t *s, sbx_error_t *e);

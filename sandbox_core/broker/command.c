@@ -105,13 +105,17 @@ sbx_command_call(sbx_session_t *s, const sbx_call_t *head, int fd,
         return;
     }
 
-    if (head->op == SBX_OP_PORT && sbx_command_sockets(s, fd, &e) != 0) {
-        sbx_log_error(SBX_LOG_ERROR,
-                      &(sbx_log_about_t) { head->request_id, s->info.id },
-                      &e, "port has no socket");
-        sbx_call_fill(&error, &e);
-        sbx_call_refuse(b, head, fd, &error);
-        return;
+    if (head->op == SBX_OP_PORT) {
+        if (sbx_command_link(fd, &p.fds[1], &e) != 0) {
+            sbx_log_error(SBX_LOG_ERROR,
+                          &(sbx_log_about_t) { head->request_id, s->info.id },
+                          &e, "port has no link");
+            sbx_call_fill(&error, &e);
+            sbx_call_refuse(b, head, fd, &error);
+            return;
+        }
+
+        p.nfds = 2;
     }
 
     SBX_FAULT("broker-call-checked");

@@ -1,7 +1,7 @@
 /*
- * The sockets of a call to a port.  They come before init has the call: what
- * comes then is of init, and brings none.  No process of the session shares
- * them, so that none can hold up who uses them.
+ * The link of a call to a port, over which init relays what the program says.
+ * The worker has its end before init has the call: what comes then is of init,
+ * and brings nothing.
  */
 
 #include "broker.h"
@@ -14,7 +14,16 @@
 #include <sys/socket.h>
 
 
-#define SBX_COMMAND_UNREAD  8192      /* bytes in a call's socket */
+#define SBX_COMMAND_UNREAD  8192            /* bytes in a call's socket */
+/* that one side may have on its way: nobody's limit counts them */
+#define SBX_COMMAND_LINK    (128 * 1024)
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS       83
+#endif
+
+
+static int sbx_command_pair(int fds[2], sbx_error_t *e);
 
 
 /*
@@ -24,49 +33,76 @@
  */
 
 int
-sbx_command_sockets(const sbx_session_t *s, int fd, sbx_error_t *e)
+sbx_command_link(int fd, int *link, sbx_error_t *e)
 {
-    int             rc, err, unread, fds[SBX_NET_FAMILIES];
-    size_t          size;
-    unsigned        i, n;
-    sbx_f_socket_t  socket;
-    uint8_t         frame[sizeof(sbx_frame_t) + sizeof(sbx_f_socket_t)];
+    int      rc, err, unread, fds[2];
+    uint8_t  frame[sizeof(sbx_frame_t)];
 
-    static const uint32_t  families[] = { AF_INET, AF_INET6 };
+    *link = -1;
 
     if (ioctl(fd, SIOCOUTQ, &unread) == -1 || unread > SBX_COMMAND_UNREAD) {
         return sbx_error(e, 0, SBX_E_INVALID, "the call's socket is in use");
     }
 
-    if (sbx_net_port_sockets(s->launched.netns, fds, e) != 0) {
+    if (sbx_command_pair(fds, e) != 0) {
         return -1;
     }
 
-    SBX_FAULT("broker-port-sockets");
+    SBX_FAULT("broker-port-linked");
 
-    rc = 0;
-    err = 0;
-    n = fds[1] != -1 ? 2 : 1;
+    (void) sbx_wire_header(frame, SBX_F_SOCKET, 0);
+    rc = sbx_wire_send(fd, frame, sizeof(frame), &fds[0], 1, MSG_DONTWAIT)
+         == (ssize_t) sizeof(frame);
+    err = errno;
+    (void) close(fds[0]);
 
-    for (i = 0; i < n; i++) {
-        memset(&socket, 0, sizeof(sbx_f_socket_t));
-        socket.left = n - i - 1;
-        socket.family = families[i];
-        size = sbx_wire_header(frame, SBX_F_SOCKET, sizeof(sbx_f_socket_t));
-        memcpy(frame + size, &socket, sizeof(sbx_f_socket_t));
-
-        if (rc == 0
-            && sbx_wire_send(fd, frame, sizeof(frame), &fds[i], 1,
-                             MSG_DONTWAIT)
-               != (ssize_t) sizeof(frame))
-        {
-            rc = -1;
-            err = errno;
-        }
-
-        (void) close(fds[i]);
+    if (rc) {
+        *link = fds[1];
+        return 0;
     }
 
-    return rc == 0 ? 0 : sbx_error(e, err, SBX_E_INTERNAL,
-                                   "cannot pass a socket of the session's");
+    (void) close(fds[1]);
+
+    return sbx_error(e, err, SBX_E_INTERNAL,
+                     "cannot pass a link to the session's port");
+}
+
+
+static int
+sbx_command_pair(int fds[2], sbx_error_t *e)
+{
+    int  i, no, yes, size;
+
+    if (socketpair(AF_UNIX, SOCK_STREAM|SOCK_NONBLOCK|SOCK_CLOEXEC, 0, fds)
+        == -1)
+    {
+        return sbx_error(e, errno, SBX_E_INTERNAL,
+                         "cannot make a link to the session's port");
+    }
+
+    no = 0;
+    yes = 1;
+    size = SBX_COMMAND_LINK;
+
+    for (i = 0; i < 2; i++) {
+
+        /* before Linux 6.16 the worker sees to what is passed all the same */
+
+        (void) setsockopt(fds[i], SOL_SOCKET, SO_PASSRIGHTS, &no,
+                          sizeof(no));
+
+        if (setsockopt(fds[i], SOL_SOCKET, SO_OOBINLINE, &yes, sizeof(yes))
+                == -1
+            || setsockopt(fds[i], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size))
+               == -1)
+        {
+            (void) sbx_error(e, errno, SBX_E_INTERNAL,
+                             "cannot set up a link to the session's port");
+            (void) close(fds[0]);
+            (void) close(fds[1]);
+            return -1;
+        }
+    }
+
+    return 0;
 }

@@ -33,7 +33,7 @@
 
 
 #define SBX_WIRE_MAGIC        0x31584253u     /* "SBX1" */
-#define SBX_WIRE_VERSION      9
+#define SBX_WIRE_VERSION      10
 
 #define SBX_ID_MAX            40      /* session id, without NUL */
 #define SBX_NAME_MAX          128     /* tenant, user */
@@ -362,10 +362,10 @@ typedef enum {
     SBX_F_REFUSAL    = 36,    /* sbx_f_refusal_t */
     SBX_F_OWNER      = 33,    /* sbx_f_owner_t; it does not mean that the
                                  call has happened */
-    SBX_F_SOCKET     = 89,    /* sbx_f_socket_t + SCM_RIGHTS, a stream socket
-                                 that is not connected, non-blocking; before
-                                 init has the call, and no more than OWNER
-                                 does it mean that it has happened */
+    SBX_F_SOCKET     = 89,    /* SCM_RIGHTS: a stream socket of AF_UNIX,
+                                 connected, non-blocking; before init has the
+                                 call, and no more than OWNER does it mean
+                                 that it has happened */
 
     /* worker to init */
     SBX_F_EXEC       = 64,    /* sbx_f_exec_t, then STRINGS, then STDIN */
@@ -791,22 +791,15 @@ typedef struct {
 
 
 /*
- * PORT: -> SOCKET of IPv4, and of IPv6 where there is that, from the broker;
- * then, from init, ACCEPTED, and nothing more: it keeps the call open for as
- * long as the worker does.  The worker connects, to 127.0.0.1, then to ::1.
- * Init has none of the sockets, so that it can hold none of their locks.
+ * PORT: -> SOCKET from the broker, a link whose other end init is given; then,
+ * from init, ACCEPTED: the program is connected, and what is said over the
+ * link is said to it.  END comes before the link's end if the program has said
+ * all; ERROR, or the call's end, if it was cut off.
  */
 typedef struct {
     uint32_t      port;                   /* 1 .. 65535 */
     uint32_t      pad;
 } sbx_f_port_t;
-
-typedef struct {
-    uint32_t      left;                   /* of them, after this one */
-    uint32_t      family;                 /* AF_INET, AF_INET6 */
-} sbx_f_socket_t;
-
-#define SBX_SOCKETS_MAX         2
 
 
 #endif

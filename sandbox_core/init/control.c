@@ -238,8 +238,9 @@ sbx_init_control_task(const sbx_task_t *task, int *fds, unsigned nfds)
         break;
 
     case SBX_OP_PORT:
-        if (nfds != 0) {
-            sbx_init_port_task(fds[--nfds]);
+        if (nfds == 2) {
+            sbx_init_port_task(fds[0], fds[1]);
+            nfds = 0;
         }
         break;
 

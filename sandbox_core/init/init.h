@@ -380,7 +380,7 @@ int sbx_init_process_signal(sbx_init_command_t *c,
 int sbx_init_process_check(const sbx_f_process_t *ask, sbx_error_t *e);
 
 /* port.c: calls to ports */
-void sbx_init_port_task(int fd);
+void sbx_init_port_task(int fd, int link);
 void sbx_init_port_tick(uint64_t now);
 /* Calls that are under way. */
 unsigned sbx_init_port_calls(void);

@@ -1,48 +1,42 @@
 /*
- * Calls to ports.  The worker has its sockets of the broker and connects by
- * itself; init says that it may, and counts those that do.
+ * Calls to ports: init, which lives in the session's network, connects to
+ * what listens there and relays its bytes (port_relay.c).
  *
- *   ASKED -> ANSWERING -> OPEN
+ *   ASKED -> CONNECTING (127.0.0.1, then ::1) -> ANSWERING -> OPEN
  *
- * Init has the call alone, whose end tells either side that the other is gone.
+ * The other end of the link is the worker's, of the broker's making: what a
+ * program does to its own sockets costs whoever sends to them, and that is
+ * the session, and nobody else.
+ *
+ * Nobody waits for anybody: a connect that the listener's queue does not take
+ * has its own time, and all of them together are bounded.
  */
 
-#include "init.h"
+#include "init_port.h"
+#include "sandbox_fault.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
 
 #define SBX_INIT_PORTS         256        /* open at once */
 #define SBX_INIT_PORT_ASK      5000000    /* us until the frame is there */
-#define SBX_INIT_PORT_LINGER   2000000    /* us for a refusal to be read */
-
-
-typedef enum {
-    SBX_INIT_PORT_FREE,
-    SBX_INIT_PORT_ASKED,
-    SBX_INIT_PORT_ANSWERING,
-    SBX_INIT_PORT_OPEN,
-    SBX_INIT_PORT_CLOSING
-} sbx_init_port_state_t;
-
-typedef struct {
-    sbx_init_port_state_t  state;
-    sbx_init_source_t      call;
-    uint64_t               give_up;
-    size_t                 have;       /* of the frame */
-    uint8_t                frame[sizeof(sbx_frame_t) + sizeof(sbx_f_port_t)];
-} sbx_init_port_t;
+#define SBX_INIT_PORT_CONNECT  5000000    /* us to be let in */
+#define SBX_INIT_PORT_FAMILIES 2
 
 
 static sbx_init_port_t *sbx_init_port_new(void);
 static void sbx_init_port_event(sbx_init_source_t *source, uint32_t events);
 static void sbx_init_port_ask(sbx_init_port_t *p);
+static void sbx_init_port_connect(sbx_init_port_t *p);
+static int sbx_init_port_socket(unsigned family, uint32_t port, int *fd);
+static void sbx_init_port_connected(sbx_init_source_t *source,
+    uint32_t events);
 static void sbx_init_port_accept(sbx_init_port_t *p);
-static void sbx_init_port_fail(sbx_init_port_t *p, const sbx_error_t *e);
 static void sbx_init_port_drop(sbx_init_port_t *p);
-static void sbx_init_port_free(sbx_init_port_t *p);
 
 
 static sbx_init_port_t  *sbx_init_ports[SBX_INIT_PORTS];
@@ -50,7 +44,7 @@ static unsigned          sbx_init_ports_end;
 
 
 void
-sbx_init_port_task(int fd)
+sbx_init_port_task(int fd, int link)
 {
     int               type;
     socklen_t         len;
@@ -61,14 +55,10 @@ sbx_init_port_task(int fd)
     len = sizeof(type);
 
     if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == -1
-        || type != SOCK_STREAM)
+        || type != SOCK_STREAM || sbx_init.ending)
     {
         (void) close(fd);
-        return;
-    }
-
-    if (sbx_init.ending) {
-        (void) close(fd);
+        (void) close(link);
         return;
     }
 
@@ -83,6 +73,7 @@ sbx_init_port_task(int fd)
         memcpy(error.resource, "ports", sizeof("ports"));
         error.limit = SBX_INIT_PORTS;
         error.retry_after = 1;
+        (void) close(link);
         sbx_init_exec_refuse(fd, &error);
         return;
     }
@@ -91,6 +82,11 @@ sbx_init_port_task(int fd)
     p->call.fd = fd;
     p->call.handler = sbx_init_port_event;
     p->call.data = p;
+    p->socket.handler = sbx_init_port_connected;
+    p->socket.data = p;
+    p->link.fd = link;
+    p->link.handler = sbx_init_port_moves;
+    p->link.data = p;
     p->give_up = sbx_now_us() + SBX_INIT_PORT_ASK;
     sbx_init_loop_wake(p->give_up);
     sbx_init_source_set(&p->call, EPOLLIN|EPOLLRDHUP);
@@ -134,6 +130,8 @@ sbx_init_port_new(void)
     p = sbx_init_ports[i];
     memset(p, 0, sizeof(sbx_init_port_t));
     p->call.fd = -1;
+    p->socket.fd = -1;
+    p->link.fd = -1;
 
     return p;
 }
@@ -147,7 +145,7 @@ sbx_init_port_event(sbx_init_source_t *source, uint32_t events)
     p = source->data;
 
     if (events & (EPOLLHUP|EPOLLRDHUP|EPOLLERR)) {
-        sbx_init_port_free(p);
+        sbx_init_port_gone(p);
         return;
     }
 
@@ -209,6 +207,131 @@ sbx_init_port_ask(sbx_init_port_t *p)
         return;
     }
 
+    p->port = ask.port;
+    p->state = SBX_INIT_PORT_CONNECTING;
+    p->give_up = sbx_now_us() + SBX_INIT_PORT_CONNECT;
+    sbx_init_loop_wake(p->give_up);
+
+    sbx_init_port_connect(p);
+}
+
+
+/* Tries the families that are left. */
+
+static void
+sbx_init_port_connect(sbx_init_port_t *p)
+{
+    int          fd;
+    sbx_error_t  e;
+
+    for ( /* void */ ; p->family < SBX_INIT_PORT_FAMILIES; p->family++) {
+
+        if (sbx_init_port_socket(p->family, p->port, &fd) == 0) {
+            p->socket.fd = fd;
+            sbx_init_port_accept(p);
+            return;
+        }
+
+        if (fd != -1) {
+            p->socket.fd = fd;
+            sbx_init_source_set(&p->socket, EPOLLOUT);
+            return;
+        }
+
+        if (p->family == 0 && errno != ECONNREFUSED) {
+            p->err = errno;
+        }
+    }
+
+    if (p->err != 0) {
+        (void) sbx_error(&e, p->err, SBX_E_UNAVAILABLE,
+                         p->err == EADDRNOTAVAIL
+                         ? "programs of the session have all ports in use "
+                           "from which one could be connected to"
+                         : "nothing can be connected to in the session");
+        sbx_init_port_fail(p, &e);
+        return;
+    }
+
+    (void) sbx_error(&e, ECONNREFUSED, SBX_E_UNAVAILABLE,
+                     "nothing listens on port %u of the session", p->port);
+    sbx_init_port_fail(p, &e);
+}
+
+
+/* 0: connected; -1: on its way if there is a descriptor. */
+
+static int
+sbx_init_port_socket(unsigned family, uint32_t port, int *fd)
+{
+    int  rc;
+    union {
+        struct sockaddr      any;
+        struct sockaddr_in   in;
+        struct sockaddr_in6  in6;
+    } address;
+    socklen_t  len;
+
+    memset(&address, 0, sizeof(address));
+
+    if (family == 0) {
+        address.in.sin_family = AF_INET;
+        address.in.sin_port = htons((uint16_t) port);
+        address.in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        len = sizeof(address.in);
+
+    } else {
+        address.in6.sin6_family = AF_INET6;
+        address.in6.sin6_port = htons((uint16_t) port);
+        address.in6.sin6_addr = in6addr_loopback;
+        len = sizeof(address.in6);
+    }
+
+    *fd = socket(address.any.sa_family, SOCK_STREAM|SOCK_NONBLOCK|SOCK_CLOEXEC,
+                 0);
+
+    if (*fd == -1) {
+        return -1;
+    }
+
+    do {
+        rc = connect(*fd, &address.any, len);
+    } while (rc == -1 && errno == EINTR);
+
+    if (rc == -1 && errno != EINPROGRESS) {
+        (void) close(*fd);
+        *fd = -1;
+    }
+
+    return rc;
+}
+
+
+static void
+sbx_init_port_connected(sbx_init_source_t *source, uint32_t events)
+{
+    int               err;
+    socklen_t         len;
+    sbx_init_port_t  *p;
+
+    (void) events;
+
+    p = source->data;
+    err = 0;
+    len = sizeof(err);
+
+    if (getsockopt(source->fd, SOL_SOCKET, SO_ERROR, &err, &len) == -1) {
+        err = errno;
+    }
+
+    if (err != 0) {
+        sbx_init_source_close(&p->socket);
+        p->family++;
+        sbx_init_port_connect(p);
+        return;
+    }
+
+    sbx_init_source_set(&p->socket, 0);
     sbx_init_port_accept(p);
 }
 
@@ -222,6 +345,7 @@ sbx_init_port_accept(sbx_init_port_t *p)
     ssize_t  n;
     uint8_t  frame[sizeof(sbx_frame_t)];
 
+    p->socket.handler = sbx_init_port_moves;
     size = sbx_wire_header(frame, SBX_F_ACCEPTED, 0);
     n = sbx_wire_send(p->call.fd, frame, size, NULL, 0, MSG_DONTWAIT);
 
@@ -231,23 +355,26 @@ sbx_init_port_accept(sbx_init_port_t *p)
         return;
     }
 
-    if (n != (ssize_t) size) {
+    if (n != (ssize_t) size || sbx_init_port_open(p) != 0) {
         sbx_init_port_free(p);
         return;
     }
 
+    SBX_FAULT("init-port-accepted");
     p->state = SBX_INIT_PORT_OPEN;
     p->give_up = SBX_INIT_NONE;
     sbx_init_source_set(&p->call, EPOLLIN|EPOLLRDHUP);
 }
 
 
-static void
+void
 sbx_init_port_fail(sbx_init_port_t *p, const sbx_error_t *e)
 {
     size_t         n;
     sbx_f_error_t  error;
     uint8_t        frame[sizeof(sbx_frame_t) + sizeof(sbx_f_error_t)];
+
+    sbx_init_source_close(&p->socket);
 
     sbx_init_error_fill(&error, e);
     n = sbx_wire_header(frame, SBX_F_ERROR, sizeof(sbx_f_error_t));
@@ -281,15 +408,19 @@ sbx_init_port_drop(sbx_init_port_t *p)
     if (n == 0 || (n == -1 && errno != EAGAIN && errno != EINTR)
         || (n > 0 && p->state != SBX_INIT_PORT_CLOSING))
     {
-        sbx_init_port_free(p);
+        sbx_init_port_gone(p);
     }
 }
 
 
-static void
+void
 sbx_init_port_free(sbx_init_port_t *p)
 {
+    sbx_init_source_close(&p->socket);
     sbx_init_source_close(&p->call);
+    sbx_init_source_close(&p->link);
+    free(p->bytes);
+    p->bytes = NULL;
     p->state = SBX_INIT_PORT_FREE;
 }
 
@@ -298,6 +429,7 @@ void
 sbx_init_port_tick(uint64_t now)
 {
     unsigned          i;
+    sbx_error_t       e;
     sbx_init_port_t  *p;
 
     for (i = 0; i < sbx_init_ports_end; i++) {
@@ -311,6 +443,12 @@ sbx_init_port_tick(uint64_t now)
 
         if (now < p->give_up) {
             sbx_init_loop_wake(p->give_up);
+
+        } else if (p->state == SBX_INIT_PORT_CONNECTING) {
+            (void) sbx_error(&e, ETIMEDOUT, SBX_E_UNAVAILABLE,
+                             "what listens on port %u of the session takes "
+                             "no connection", p->port);
+            sbx_init_port_fail(p, &e);
 
         } else {
             sbx_init_port_free(p);

@@ -331,15 +331,6 @@ typedef enum {
 int sbx_net_grant(int netns, int fds[SBX_NET_FDS], sbx_error_t *e);
 /* Takes it away: all else but lo is unreachable again. */
 int sbx_net_revoke(int netns, sbx_error_t *e);
-/*
- * Stream sockets of the network namespace, entered and left as above: of IPv4,
- * then of IPv6, -1 where there is none of that.  Not connected, non-blocking,
- * close-on-exec, and the caller's.
- */
-#define SBX_NET_FAMILIES     2
-
-int sbx_net_port_sockets(int netns, int fds[SBX_NET_FAMILIES],
-    sbx_error_t *e);
 /* The address that sessions have, and ask for names: "192.0.2.1". */
 #define SBX_NET_ADDRESS4     "192.0.0.8"
 #define SBX_NET_ADDRESS6     "fd00:5b::1"

@@ -79,6 +79,8 @@ static const struct {
 };
 
 
+static int sbx_net_enter(int netns, int *home, sbx_error_t *e);
+static void sbx_net_leave(int home);
 static int sbx_net_close(sbx_error_t *e);
 static int sbx_net_listen(sbx_net_fd_t which);
 static int sbx_net_bind(int fd, int family);
@@ -141,7 +143,7 @@ sbx_net_revoke(int netns, sbx_error_t *e)
 
 
 /* Of the calling thread alone: /proc/self is the first thread's. */
-int
+static int
 sbx_net_enter(int netns, int *home, sbx_error_t *e)
 {
     *home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
@@ -161,7 +163,7 @@ sbx_net_enter(int netns, int *home, sbx_error_t *e)
 
 
 /* What went on from here would be in the session's hands. */
-void
+static void
 sbx_net_leave(int home)
 {
     if (setns(home, CLONE_NEWNET) == -1) {

@@ -46,14 +46,6 @@ typedef struct {
  * they are not.  0, or -1 with errno. */
 int sbx_net_rules(const sbx_net_rules_t *rules);
 
-/*
- * net_grant.c: the calling thread goes into the network namespace, and back
- * with *home, which is the caller's to close; where it cannot go back the
- * process ends.
- */
-int sbx_net_enter(int netns, int *home, sbx_error_t *e);
-void sbx_net_leave(int home);
-
 /* net_grant.c: sbx_net_grant() in the caller's network namespace; fds are -1,
  * and the caller's whatever comes of it. */
 int sbx_net_make(int fds[SBX_NET_FDS], sbx_error_t *e);

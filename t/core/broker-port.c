@@ -1,34 +1,15 @@
 /*
- * The sockets of a call to a port: whose network they are of, when they come,
- * and who has them.
+ * The link of a call to a port: what it is, when it comes, and who has it.
  */
 
 #include "broker_test.h"
-#include "in_child.h"
-#include "isolate.h"
 
-#include <arpa/inet.h>
 #include <dirent.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <netinet/in.h>
-#include <sched.h>
-#include <stddef.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 
 
 #define PORT         8080
 #define IN_USE       200          /* calls on one socket */
-
-#ifndef IP_LOCAL_PORT_RANGE
-#define IP_LOCAL_PORT_RANGE  51
-#endif
-
-#ifndef SO_NETNS_COOKIE
-#define SO_NETNS_COOKIE  71
-#endif
 
 
 typedef struct {
@@ -36,7 +17,6 @@ typedef struct {
     sbx_wire_t      wire;
     uint8_t         buf[sizeof(sbx_frame_t) + SBX_FRAME_MAX];
     sbx_frame_t     frame;        /* the last one */
-    sbx_f_socket_t  socket;
     sbx_f_error_t   error;
 } port_call_t;
 
@@ -104,12 +84,6 @@ next(int *fd)
 
     if (rc == -1) {
         return -1;
-    }
-
-    if (call.frame.type == SBX_F_SOCKET
-        && call.frame.length == sizeof(sbx_f_socket_t))
-    {
-        memcpy(&call.socket, p, sizeof(sbx_f_socket_t));
     }
 
     if (call.frame.type == SBX_F_ERROR) {
@@ -262,297 +236,58 @@ all_at_home(pid_t pid)
 }
 
 
-/* ---- networks ----------------------------------------------------------- */
-
-static socklen_t
-address(struct sockaddr_in6 *a, int family, int port)
-{
-    struct sockaddr_in  in;
-
-    memset(a, 0, sizeof(*a));
-
-    if (family == AF_INET6) {
-        a->sin6_family = AF_INET6;
-        a->sin6_addr = in6addr_loopback;
-        a->sin6_port = htons((uint16_t) port);
-        return sizeof(*a);
-    }
-
-    memset(&in, 0, sizeof(in));
-    in.sin_family = AF_INET;
-    in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    in.sin_port = htons((uint16_t) port);
-    memcpy(a, &in, sizeof(in));
-
-    return sizeof(in);
-}
-
-
-/* In the network of a process, or (-1) in this one's: what listens there. */
-
-static int
-listener(pid_t pid, int family, int port, uint64_t *cookie)
-{
-    int                  fd, home, there;
-    char                 path[64];
-    socklen_t            len;
-    struct sockaddr_in6  a;
-
-    home = open("/proc/self/ns/net", O_RDONLY|O_CLOEXEC);
-
-    if (pid != -1) {
-        (void) snprintf(path, sizeof(path), "/proc/%d/ns/net", (int) pid);
-        there = open(path, O_RDONLY|O_CLOEXEC);
-
-        if (there == -1 || setns(there, CLONE_NEWNET) == -1) {
-            test_die("setns");
-        }
-
-        (void) close(there);
-    }
-
-    fd = socket(family, SOCK_STREAM|SOCK_CLOEXEC|SOCK_NONBLOCK, 0);
-    len = address(&a, family, port);
-
-    if (fd != -1 && (bind(fd, (struct sockaddr *) &a, len) == -1
-                     || listen(fd, 8) == -1))
-    {
-        (void) close(fd);
-        fd = -1;
-    }
-
-    len = sizeof(*cookie);
-
-    if (fd != -1) {
-        (void) getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, cookie, &len);
-    }
-
-    if (setns(home, CLONE_NEWNET) == -1) {
-        test_die("setns");
-    }
-
-    (void) close(home);
-
-    return fd;
-}
-
-
-/* Connects; 1 if it is the one inside that is asked, and the host's is not. */
-
-static int
-reaches(int fd, int family, int inside, int host)
-{
-    int                  got, rc;
-    socklen_t            len;
-    struct pollfd        pfd;
-    struct sockaddr_in6  a;
-
-    len = address(&a, family, PORT);
-    rc = connect(fd, (struct sockaddr *) &a, len);
-
-    if (rc == -1 && errno != EINPROGRESS) {
-        return 0;
-    }
-
-    pfd.fd = inside;
-    pfd.events = POLLIN;
-
-    if (poll(&pfd, 1, TEST_WAIT) != 1) {
-        return 0;
-    }
-
-    got = accept4(inside, NULL, NULL, SOCK_CLOEXEC);
-
-    if (got == -1) {
-        return 0;
-    }
-
-    (void) close(got);
-
-    if (host == -1) {
-        return 1;
-    }
-
-    got = accept4(host, NULL, NULL, SOCK_CLOEXEC);
-
-    if (got != -1) {
-        (void) close(got);
-        return 0;
-    }
-
-    return errno == EAGAIN;
-}
-
-
-/* Of how many ports connect() may try each, and by that how long it takes. */
-
-static int
-choice(int fd)
-{
-    uint32_t             range;
-    socklen_t            len;
-    struct sockaddr_in6  a;
-
-    len = sizeof(range);
-
-    if (getsockopt(fd, SOL_IP, IP_LOCAL_PORT_RANGE, &range, &len) == 0
-        && range != 0)
-    {
-        return (int) (range >> 16) - (int) (range & 0xffff) + 1;
-    }
-
-    len = sizeof(a);
-    memset(&a, 0, sizeof(a));
-
-    return getsockname(fd, (struct sockaddr *) &a, &len) == 0
-           && a.sin6_port != 0
-           ? 1 : 1 << 16;
-}
-
-
 /* ---- tests -------------------------------------------------------------- */
 
 static void
-test_sockets(test_broker_t *t, const char *id)
+test_link(test_broker_t *t, const char *id)
 {
-    int                  fds[2], i, n, none, types[2], sizes[2];
-    int                  inside[2], host[2];
-    pid_t                broker, init;
-    unsigned             before, has;
-    uint64_t             there, here, of[2];
-    socklen_t            len;
-    struct sockaddr_in6  peer;
-
-    static const int  families[] = { AF_INET, AF_INET6 };
+    int        fd, none, type, domain, size;
+    char       byte;
+    pid_t      broker, init;
+    unsigned   before, has;
+    socklen_t  len;
 
     broker = test_pid(t, "broker.pid");
     init = first_process(test_pid(t, "keeper.pid"));
-    there = 0;
-    here = 0;
-
-    /* the port may be another program's already, here; and there may be no
-     * IPv6, or none that is in use */
-
-    none = socket(AF_INET6, SOCK_STREAM|SOCK_CLOEXEC, 0);
-    n = none != -1 ? 2 : 1;
-    (void) close(none);
-
-    for (i = 0; i < 2; i++) {
-        host[i] = listener(-1, families[i], PORT, &here);
-        inside[i] = listener(init, families[i], PORT, &there);
-    }
-
-    if (!ok(inside[0] != -1, "who listens inside")) {
-        return;
-    }
-
     before = descriptors(broker, -1, &has);
 
     /* without init: it has no say in it */
 
     ok(init > 0 && kill(init, SIGSTOP) == 0, "init stands still");
     begin(t, id);
+    is_int(next(&fd), SBX_F_SOCKET, "a socket comes all the same");
 
-    for (i = 0; i < n; i++) {
-        is_int(next(&fds[i]), SBX_F_SOCKET, "a socket comes all the same");
-        ok(fds[i] != -1 && call.socket.left == (uint32_t) (n - i - 1)
-           && call.socket.family == (uint32_t) families[i],
-           "of a family, and how many follow");
-
-        len = sizeof(of[i]);
-        of[i] = 0;
-        (void) getsockopt(fds[i], SOL_SOCKET, SO_NETNS_COOKIE, &of[i], &len);
-        len = sizeof(types[i]);
-        (void) getsockopt(fds[i], SOL_SOCKET, SO_TYPE, &types[i], &len);
-        len = sizeof(sizes[i]);
-        (void) getsockopt(fds[i], SOL_SOCKET, SO_RCVBUF, &sizes[i], &len);
-        len = sizeof(peer);
-        ok(types[i] == SOCK_STREAM
-           && (fcntl(fds[i], F_GETFL) & O_NONBLOCK) != 0
-           && getpeername(fds[i], (struct sockaddr *) &peer, &len) == -1
-           && errno == ENOTCONN,
-           "a stream that does not block and is not connected");
-        ok(sizes[i] <= 512 * 1024, "with buffers that are bounded");
-        ok(choice(fds[i]) <= 64, "that looks for a port among few (%d)",
-           choice(fds[i]));
-        ok(of[i] == there && (here == 0 || of[i] != here),
-           "in the session's network");
-    }
-
+    type = 0;
+    domain = 0;
+    size = 0;
+    len = sizeof(int);
+    (void) getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len);
+    (void) getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
+    (void) getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, &len);
+    ok(type == SOCK_STREAM && domain == AF_UNIX
+       && (fcntl(fd, F_GETFL) & O_NONBLOCK) != 0,
+       "a stream of this machine that does not block");
+    ok(size <= 512 * 1024, "with a buffer that is bounded");
+    ok(recv(fd, &byte, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN,
+       "its other end is open");
     none = -1;
     ok(poll(&(struct pollfd) { call.fd, POLLIN, 0 }, 1, 0) == 0,
        "nothing else is said meanwhile");
     (void) kill(init, SIGCONT);
-    is_int(next(&none), SBX_F_ACCEPTED, "that is init's to say");
-    is_int(none, -1, "without a descriptor");
-
-    for (i = 0; i < n; i++) {
-        (void) descriptors(init, fds[i], &has);
-        is_int(has, 0, "init has no such socket");
-        (void) descriptors(broker, fds[i], &has);
-        is_int(has, 0, "nor does the broker keep it");
-        ok(inside[i] == -1
-           || reaches(fds[i], families[i], inside[i], host[i]),
-           "it leads to what listens inside");
-    }
-
+    is_int(next(&none), SBX_F_ERROR, "that is init's to say");
+    ok(none == -1 && call.error.err == ECONNREFUSED,
+       "which finds nobody that listens");
+    (void) descriptors(init, fd, &has);
+    is_int(has, 0, "init has no such socket");
+    (void) descriptors(broker, fd, &has);
+    is_int(has, 0, "nor does the broker keep it");
     ok(all_at_home(broker), "the broker is where it was");
     (void) close(call.fd);
     ok(until_descriptors(broker, before), "and as many descriptors are open");
-
-    for (i = 0; i < n; i++) {
-        (void) close(fds[i]);
-
-        if (inside[i] != -1) {
-            (void) close(inside[i]);
-        }
-
-        if (host[i] != -1) {
-            (void) close(host[i]);
-        }
-    }
-}
-
-
-/* A network of its own, and a kernel that knows no ranges. */
-
-static int
-on_older(void)
-{
-    int          i, fds[SBX_NET_FAMILIES], netns;
-    sbx_error_t  e;
-
-    struct sock_filter  filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setsockopt, 0, 3),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
-                 offsetof(struct seccomp_data, args[2])),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IP_LOCAL_PORT_RANGE, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOPROTOOPT),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
-    };
-    struct sock_fprog   prog = { sbx_nelts(filter), filter };
-
-    if (unshare(CLONE_NEWNET) == -1
-        || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1
-        || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == -1)
-    {
-        return 1;
-    }
-
-    netns = open("/proc/self/ns/net", O_RDONLY|O_CLOEXEC);
-
-    if (netns == -1 || sbx_net_port_sockets(netns, fds, &e) != 0) {
-        return 2;
-    }
-
-    for (i = 0; i < SBX_NET_FAMILIES; i++) {
-        if (fds[i] != -1 && choice(fds[i]) != 1) {
-            return 3;
-        }
-    }
-
-    return 0;
+    (void) poll(&(struct pollfd) { fd, POLLIN, 0 }, 1, TEST_WAIT);
+    is_int((int) recv(fd, &byte, 1, MSG_DONTWAIT), 0,
+           "the other end goes with the call");
+    (void) close(fd);
 }
 
 
@@ -578,7 +313,7 @@ free_number(pid_t broker, unsigned n)
 }
 
 
-/* One for the call, one for the way back, and so many for sockets. */
+/* One for the call, and so many for a link. */
 
 static void
 test_descriptors(test_broker_t *t, const char *id)
@@ -594,7 +329,7 @@ test_descriptors(test_broker_t *t, const char *id)
     few = usual;
     refused = 0;
 
-    for (n = 0; n < 3; n++) {
+    for (n = 0; n < 2; n++) {
         few.rlim_cur = free_number(broker, 1 + n);
         (void) prlimit(broker, RLIMIT_NOFILE, &few, NULL);
         begin(t, id);
@@ -612,10 +347,10 @@ test_descriptors(test_broker_t *t, const char *id)
         }
     }
 
-    is_int(refused, 3, "a call without its sockets is refused, for a while");
+    is_int(refused, 2, "a call without its link is refused, for a while");
     ok(all_at_home(broker), "the broker is where it was");
     ok(until_descriptors(broker, before), "and as many descriptors are open");
-    ok(test_logged(t, "port has no socket"), "the log tells of it");
+    ok(test_logged(t, "port has no link"), "the log tells of it");
 
     begin(t, id);
     is_int(next(&fd), SBX_F_SOCKET, "with descriptors it is not");
@@ -732,13 +467,12 @@ main(void)
     ok(a->last == SBX_F_END, "a session with ports");
     (void) strcpy(id, a->session.id);
 
-    test_sockets(&t, id);
+    test_link(&t, id);
     test_descriptors(&t, id);
     test_in_use(&t, id);
     ok(test_destroy(&t, id), "the session ends");
     test_refused(&t);
     test_close(&t);
-    is_int(in_child(on_older), 0, "an older kernel's have one port each");
 
     return done_testing();
 }

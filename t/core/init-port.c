@@ -1,6 +1,6 @@
 /*
- * Calls to ports: whom init lets connect, how many, and that it has nothing of
- * their connections.
+ * Calls to ports: what init connects to inside and what it refuses, and that
+ * its link says what the program does, and says when that is all.
  */
 
 #include "init_test.h"
@@ -8,7 +8,11 @@
 #include <dirent.h>
 
 
+#define LARGE  (8 * 1024 * 1024)
+
+
 static init_session_t  s;
+static init_result_t   r;
 
 
 /* The frame's type, 0 at the end; *fd is what came with it, or -1. */
@@ -33,15 +37,94 @@ next(init_call_t *call, int *fd, sbx_f_error_t *error)
 }
 
 
+/* A call and our end of its link. */
+
 static void
-ask(init_call_t *call, uint32_t port)
+begin(init_call_t *call, int *link)
+{
+    int  pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC, 0, pair) == -1) {
+        init_die("socketpair");
+    }
+
+    init_call(&s, SBX_OP_PORT, NULL, &pair[1], 1, call);
+    (void) close(pair[1]);
+    *link = pair[0];
+}
+
+
+static void
+ask(init_call_t *call, uint32_t port, int *link)
 {
     sbx_f_port_t  p;
 
     memset(&p, 0, sizeof(p));
     p.port = port;
-    init_call(&s, SBX_OP_PORT, NULL, NULL, 0, call);
+    begin(call, link);
     init_send(call->fd, SBX_F_PORT, &p, sizeof(p));
+}
+
+
+static void
+hang_up(init_call_t *call, int link)
+{
+    (void) close(link);
+    init_hang_up(call);
+}
+
+
+/* A program; until it listens. */
+
+static void
+listen_inside(const char *family, const char *address, int port,
+    const char *then)
+{
+    char  script[1024];
+
+    (void) snprintf(script, sizeof(script),
+        "python3 -c 'import socket, struct, time\n"
+        "s = socket.socket(socket.%s)\n"
+        "s.bind((\"%s\", %d))\n"
+        "%s' > log%d 2>&1 &\n", family, address, port, then, port);
+    init_shell(&s, script, &r);
+    (void) snprintf(script, sizeof(script),
+        "grep -q ':%04X .* 0A ' /proc/net/tcp /proc/net/tcp6 && echo yes",
+        (unsigned) port);
+    ok(init_until(&s, script), "%s listens on port %d", address, port);
+}
+
+
+/* All that comes over the link until its end, how much, or -1: none in time. */
+
+static long
+all_of(int link, char *first, size_t size)
+{
+    char           buf[65536];
+    long           sum;
+    ssize_t        n;
+    struct pollfd  pfd;
+
+    sum = 0;
+    pfd.fd = link;
+    pfd.events = POLLIN;
+
+    while (poll(&pfd, 1, INIT_WAIT) == 1) {
+        n = recv(link, buf, sizeof(buf), 0);
+
+        if (n <= 0) {
+            return sum;
+        }
+
+        if (sum == 0) {
+            memset(first, 0, size);
+            memcpy(first, buf, (size_t) n < size ? (size_t) n : size - 1);
+        }
+
+        sum += n;
+    }
+
+    return -1;
 }
 
 
@@ -82,7 +165,7 @@ until_descriptors(unsigned count)
     int  i;
 
     for (i = 0; i < INIT_WAIT / 5; i++) {
-        if (descriptors("") == count) {
+        if (descriptors("") <= count) {
             return 1;
         }
 
@@ -94,30 +177,221 @@ until_descriptors(unsigned count)
 
 
 static void
-test_accepted(void)
+test_connect(void)
 {
-    int          fd;
-    unsigned     all, sockets;
+    int          fd, link;
+    char         text[16];
+    unsigned     all;
     init_call_t  call;
 
+    static const char  loop[] =
+        "s.listen(300)\n"
+        "while True:\n"
+        "    c = s.accept()[0]\n"
+        "    c.sendall(b\"hi\")\n"
+        "    c.close()\n";
+
+    listen_inside("AF_INET", "127.0.0.1", 8080, loop);
+    listen_inside("AF_INET6", "::1", 8081, loop);
+
     all = descriptors("");
-    sockets = descriptors("socket:");
-    ask(&call, 8080);
-    is_int(next(&call, &fd, NULL), SBX_F_ACCEPTED, "who asks may connect");
-    is_int(fd, -1, "with a socket of his own");
-    ok(descriptors("") == all + 1 && descriptors("socket:") == sockets + 1,
-       "init has the call, and nothing else of it");
-    ok(poll(&(struct pollfd) { call.fd, POLLIN, 0 }, 1, 0) == 0,
-       "and keeps it open");
+    ask(&call, 8080, &link);
+    is_int(next(&call, &fd, NULL), SBX_F_ACCEPTED, "a program is connected");
+    is_int(fd, -1, "without a descriptor");
+    is_int(all_of(link, text, sizeof(text)), 2, "what it says comes, ended");
+    ok(strcmp(text, "hi") == 0, "as it was said");
+    is_int(next(&call, &fd, NULL), SBX_F_END, "and that this was all");
+    hang_up(&call, link);
+    ok(until_descriptors(all), "nothing of it stays open");
+
+    ask(&call, 8081, &link);
+    is_int(next(&call, &fd, NULL), SBX_F_ACCEPTED, "::1 is tried as well");
+    is_int(all_of(link, text, sizeof(text)), 2, "and heard");
+    hang_up(&call, link);
+}
+
+
+static void
+test_refused(void)
+{
+    int            fd, link, others;
+    init_call_t    call, other;
+    sbx_f_error_t  error;
+
+    memset(&error, 0, sizeof(error));
+    ask(&call, 9, &link);
+    is_int(next(&call, &fd, &error), SBX_F_ERROR, "nothing listens");
+    ok(error.code == SBX_E_UNAVAILABLE && error.err == ECONNREFUSED,
+       "and that is told apart");
+    is_int(next(&call, &fd, NULL), 0, "the call is over");
+    hang_up(&call, link);
+
+    /* the queue of a listener that accepts nobody */
+
+    listen_inside("AF_INET", "127.0.0.1", 8082,
+                  "s.listen(0)\n"
+                  "h = [socket.create_connection((\"127.0.0.1\", 8082))]\n"
+                  "time.sleep(1000)\n");
+    ok(init_until(&s, "test `grep -c ':1F92 ' /proc/net/tcp` -ge 3"
+                  " && echo yes"),
+       "its queue is full");
+
+    ask(&call, 8082, &link);
+    ask(&other, 8080, &others);
+    is_int(next(&other, &fd, NULL), SBX_F_ACCEPTED,
+           "nobody else waits for it");
+    hang_up(&other, others);
+
+    memset(&error, 0, sizeof(error));
+    is_int(next(&call, &fd, &error), SBX_F_ERROR, "it has its time");
+    ok(error.code == SBX_E_UNAVAILABLE && error.err == ETIMEDOUT,
+       "and no more");
+    hang_up(&call, link);
+}
+
+
+/* More than all that is on its way holds, there and back. */
+
+static void
+test_large(void)
+{
+    int            fd, link;
+    long           back, there;
+    char           buf[65536];
+    ssize_t        n;
+    init_call_t    call;
+    struct pollfd  pfd;
+
+    listen_inside("AF_INET", "127.0.0.1", 8083,
+                  "s.listen(8)\n"
+                  "while True:\n"
+                  "    c = s.accept()[0]\n"
+                  "    while True:\n"
+                  "        b = c.recv(65536)\n"
+                  "        if not b: break\n"
+                  "        c.sendall(b)\n");
+    ask(&call, 8083, &link);
+    is_int(next(&call, &fd, NULL), SBX_F_ACCEPTED, "one that says all again");
+    (void) fcntl(link, F_SETFL, O_NONBLOCK);
+    memset(buf, 'x', sizeof(buf));
+    there = 0;
+    back = 0;
+
+    while (back < LARGE) {
+        pfd.fd = link;
+        pfd.events = POLLIN | (there < LARGE ? POLLOUT : 0);
+
+        if (poll(&pfd, 1, INIT_WAIT) != 1) {
+            break;
+        }
+
+        n = there < LARGE ? send(link, buf, sizeof(buf), MSG_NOSIGNAL) : 0;
+        there += n > 0 ? n : 0;
+        n = recv(link, buf, sizeof(buf), 0);
+        back += n > 0 ? n : 0;
+
+        if (n == 0) {
+            break;
+        }
+    }
+
+    ok(back >= LARGE, "%ld of %ld bytes come back", back, there);
+
+    /* who does not read is waited for: what is held is bounded */
+
+    there = 0;
+
+    for ( ;; ) {
+        n = send(link, buf, sizeof(buf), MSG_NOSIGNAL);
+
+        if (n == -1 && (errno != EAGAIN
+                        || poll(&(struct pollfd) { link, POLLOUT, 0 }, 1,
+                                300)
+                           != 1))
+        {
+            break;
+        }
+
+        there += n > 0 ? n : 0;
+
+        if (there > 1L << 30) {
+            break;
+        }
+    }
+
+    ok(there < 64L << 20, "%ld bytes are on their way, and no more", there);
+    hang_up(&call, link);
+}
+
+
+/* An end that is none of what was to be said. */
+
+static void
+test_cut(void)
+{
+    int            fd, link;
+    char           text[16];
+    init_call_t    call;
+    sbx_f_error_t  error;
+
+    listen_inside("AF_INET", "127.0.0.1", 8084,
+                  "s.listen(8)\n"
+                  "while True:\n"
+                  "    c = s.accept()[0]\n"
+                  "    c.recv(1)\n"
+                  "    c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,\n"
+                  "                 struct.pack(\"ii\", 1, 0))\n"
+                  "    c.close()\n");
+    ask(&call, 8084, &link);
+    is_int(next(&call, &fd, NULL), SBX_F_ACCEPTED, "one that resets");
+    (void) send(link, "x", 1, MSG_NOSIGNAL);
+    is_int(next(&call, &fd, &error), SBX_F_ERROR, "which is told");
+    ok(poll(&(struct pollfd) { link, POLLIN, 0 }, 1, 0) == 0,
+       "before the link ends");
     init_hang_up(&call);
-    ok(until_descriptors(all), "until the other side closes it");
+    is_int(all_of(link, text, sizeof(text)), 0, "as it does with the call");
+    (void) close(link);
+}
+
+
+/* The other side goes: the program has what was said, and an end. */
+
+static void
+test_gone(void)
+{
+    int          fd, link;
+    unsigned     all;
+    init_call_t  call;
+
+    listen_inside("AF_INET", "127.0.0.1", 8085,
+                  "s.listen(8)\n"
+                  "while True:\n"
+                  "    c = s.accept()[0]\n"
+                  "    n = 0\n"
+                  "    try:\n"
+                  "        while True:\n"
+                  "            b = c.recv(65536)\n"
+                  "            if not b: break\n"
+                  "            n += len(b)\n"
+                  "        print(n, flush=True)\n"
+                  "    except OSError as e:\n"
+                  "        print(e.errno, flush=True)\n");
+    all = descriptors("");
+    ask(&call, 8085, &link);
+    is_int(next(&call, &fd, NULL), SBX_F_ACCEPTED, "one that listens");
+    (void) send(link, "0123456789", 10, MSG_NOSIGNAL);
+    init_hang_up(&call);
+    (void) close(link);
+    ok(init_until(&s, "test \"`cat log8085`\" = 10 && echo yes"),
+       "has all that was said, and its end");
+    ok(until_descriptors(all), "and nothing stays open");
 }
 
 
 static void
 test_hostile(void)
 {
-    int            fd;
+    int            fd, link;
     size_t         i;
     init_call_t    call;
     sbx_f_port_t   p;
@@ -127,31 +401,31 @@ test_hostile(void)
 
     for (i = 0; i < sbx_nelts(ports); i++) {
         memset(&error, 0, sizeof(error));
-        ask(&call, ports[i]);
+        ask(&call, ports[i], &link);
         ok(next(&call, &fd, &error) == SBX_F_ERROR
            && error.code == SBX_E_INVALID, "port %u is none", ports[i]);
-        init_hang_up(&call);
+        hang_up(&call, link);
     }
 
     memset(&p, 0, sizeof(p));
     p.port = 8080;
-    init_call(&s, SBX_OP_PORT, NULL, NULL, 0, &call);
+    begin(&call, &link);
     init_send(call.fd, SBX_F_PORT, &p, sizeof(p) - 1);
     ok(next(&call, &fd, &error) == SBX_F_ERROR
        && error.code == SBX_E_INVALID, "a short frame");
-    init_hang_up(&call);
+    hang_up(&call, link);
 
-    init_call(&s, SBX_OP_PORT, NULL, NULL, 0, &call);
+    begin(&call, &link);
     init_send(call.fd, SBX_F_EXEC, &p, sizeof(p));
     ok(next(&call, &fd, &error) == SBX_F_ERROR
        && error.code == SBX_E_INVALID, "another frame");
-    init_hang_up(&call);
+    hang_up(&call, link);
 
-    ask(&call, 8080);
+    ask(&call, 8085, &link);
     is_int(next(&call, &fd, NULL), SBX_F_ACCEPTED, "one that may");
     init_send(call.fd, SBX_F_PORT, &p, sizeof(p));
     ok(next(&call, &fd, NULL) == 0, "what comes after ends it");
-    init_hang_up(&call);
+    hang_up(&call, link);
 }
 
 
@@ -160,10 +434,11 @@ test_hostile(void)
 static void
 test_many(void)
 {
-    int                  fd, refused, type = 0;
+    int                  fd, link, refused, type = 0;
     unsigned             i, all;
     init_call_t          call;
     sbx_f_error_t        error;
+    static int           links[300];
     static init_call_t  *calls[300];
 
     refused = 0;
@@ -177,7 +452,7 @@ test_many(void)
             init_die("malloc");
         }
 
-        ask(calls[i], 8080);
+        ask(calls[i], 8080, &links[i]);
 
         if (next(calls[i], &fd, &error) == SBX_F_ERROR) {
             refused++;
@@ -189,26 +464,26 @@ test_many(void)
        && strcmp(error.scope, "session") == 0, "the rest is told why");
 
     for (i = 0; i < sbx_nelts(calls); i++) {
-        init_hang_up(calls[i]);
+        hang_up(calls[i], links[i]);
         free(calls[i]);
     }
 
     /* once it has seen that the others are gone */
 
     for (i = 0; i < 1000; i++) {
-        ask(&call, 8080);
+        ask(&call, 8080, &link);
         type = next(&call, &fd, NULL);
 
         if (type == SBX_F_ACCEPTED) {
             break;
         }
 
-        init_hang_up(&call);
+        hang_up(&call, link);
         (void) usleep(5000);
     }
 
     is_int(type, SBX_F_ACCEPTED, "and then again");
-    init_hang_up(&call);
+    hang_up(&call, link);
     ok(until_descriptors(all), "and nothing of them stays");
 }
 
@@ -216,18 +491,18 @@ test_many(void)
 static void
 test_capability(void)
 {
-    int            fd;
+    int            fd, link;
     init_call_t    call;
     sbx_f_error_t  error;
 
     memset(&error, 0, sizeof(error));
     init_config.capabilities = SBX_CAP_SHELL;
     init_start(&s);
-    ask(&call, 8080);
+    ask(&call, 8080, &link);
     ok(next(&call, &fd, &error) == SBX_F_ERROR
        && error.code == SBX_E_CAPABILITY, "a session without ports has none");
     is_int(next(&call, &fd, NULL), 0, "the call is over");
-    init_hang_up(&call);
+    hang_up(&call, link);
     ok(init_stop(&s), "and the session ends");
 }
 
@@ -248,7 +523,17 @@ main(void)
     init_config.capabilities = SBX_CAP_SHELL | SBX_CAP_PORTS;
     init_start(&s);
 
-    test_accepted();
+    if (!ok(init_until(&s, "command -v python3 > /dev/null && echo yes"),
+            "python3 is there"))
+    {
+        return done_testing();
+    }
+
+    test_connect();
+    test_refused();
+    test_large();
+    test_cut();
+    test_gone();
     test_hostile();
     test_many();
 

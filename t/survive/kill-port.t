@@ -23,7 +23,7 @@ use SandboxTest::More;
 # the point.
 
 my @CASES = (
-    [ 'broker-port-sockets',
+    [ 'broker-port-linked',
       { held => 'again', worker => 'cut', keeper => 'whole',
         init => 'gone' } ],
     [ 'broker-call-handed',
@@ -31,7 +31,9 @@ my @CASES = (
     [ 'init-task-taken',
       { held => 'gone', worker => 'cut', broker => 'whole',
         keeper => 'whole' } ],
-    [ 'worker-port-connects',
+    [ 'init-port-accepted',
+      { held => 'gone', worker => 'cut', broker => 'whole' } ],
+    [ 'worker-port-accepted',
       { held => 'cut', broker => 'whole', keeper => 'whole',
         init => 'gone' }, 'init' ],
 );

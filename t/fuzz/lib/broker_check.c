@@ -67,7 +67,6 @@ call_frame(call_t *call, const sbx_frame_t *frame, const uint8_t *p)
 {
     sbx_f_error_t    error;
     sbx_f_owner_t    owner;
-    sbx_f_socket_t   socket;
     sbx_f_refusal_t  refusal;
     sbx_f_session_t  info;
 
@@ -115,10 +114,7 @@ call_frame(call_t *call, const sbx_frame_t *frame, const uint8_t *p)
 
     case SBX_F_SOCKET:
         must(call->head.op == SBX_OP_PORT
-             && frame->length == sizeof(socket));
-        memcpy(&socket, p, sizeof(socket));
-        must(socket.left < SBX_SOCKETS_MAX
-             && socket.family == (socket.left ? AF_INET : AF_INET6));
+             && frame->length == 0);
         break;
 
     case SBX_F_REFUSAL:

@@ -554,22 +554,6 @@ sbx_net_grant(int netns, int fds[SBX_NET_FDS], sbx_error_t *e)
 
 
 int
-sbx_net_port_sockets(int netns, int fds[SBX_NET_FAMILIES], sbx_error_t *e)
-{
-    int  i;
-
-    (void) netns;
-    (void) e;
-
-    for (i = 0; i < SBX_NET_FAMILIES; i++) {
-        fds[i] = machine_fd();
-    }
-
-    return 0;
-}
-
-
-int
 sbx_net_revoke(int netns, sbx_error_t *e)
 {
     (void) netns;

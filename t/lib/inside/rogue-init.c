@@ -345,12 +345,9 @@ tcp(int flags, int *far)
 static void
 attack_socket(whole_t whole)
 {
-    int             fds[2], far, nfds;
-    unsigned        i;
-    sbx_f_socket_t  socket_of;
+    int       fds[2], far, nfds;
+    unsigned  i;
 
-    memset(&socket_of, 0, sizeof(socket_of));
-    socket_of.family = AF_INET;
     far = -1;
     nfds = 1;
 
@@ -385,8 +382,7 @@ attack_socket(whole_t whole)
         break;
     }
 
-    frame(SBX_F_SOCKET, &socket_of, sizeof(socket_of), sizeof(socket_of), fds,
-          nfds);
+    frame(SBX_F_SOCKET, NULL, 0, 0, fds, nfds);
     (void) close(fds[0]);
 
     if (whole == WHOLE_SOCKET_GARBAGE) {
