@@ -170,7 +170,12 @@ process_read(process_t *p)
                               MSG_DONTWAIT);
 
         if (n <= 0) {
-            must(n == 0 || errno == EAGAIN || errno == ECONNRESET);
+            if (n != 0 && errno != EAGAIN && errno != ECONNRESET) {
+                printf("recvmsg() from %d, of %d: %s\n", p->peer,
+                       (int) p->pid, strerror(errno));
+                abort();
+            }
+
             return;
         }
 
@@ -183,7 +188,7 @@ process_read(process_t *p)
             memcpy(&task, buf, sizeof(task));
             i = (task.op >= SBX_OP_EXEC && task.op <= SBX_OP_ENV) ? 1 : 0;
             i += task.fds ? 3 : 0;
-            i += task.op == SBX_OP_HAND_OVER;
+            i += task.op == SBX_OP_HAND_OVER || task.op == SBX_OP_PORT;
             must(nfds == i && task.attach_count == (task.fds ? 1 : 0));
             continue;
         }
