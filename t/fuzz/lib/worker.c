@@ -136,6 +136,7 @@ worker_begin(void)
     cscf->merge_slashes = 1;
     ngx_str_set(&clcf->name, "/");
     clcf->client_body_buffer_size = 16384;
+    clcf->aio = NGX_HTTP_AIO_THREADS;           /* of a pool that is there */
     worker_hash(&clcf->types_hash, "html", &text);
     worker_hash(&((ngx_http_upstream_main_conf_t *) main_confs[1])
                  ->headers_in_hash, "x-of-nobody", &no_header);
