@@ -109,9 +109,10 @@ sbx_outlet_adopt(sbx_broker_t *b, pid_t pid, uint64_t first, const int *fds)
 
     o = &b->outlet;
 
-    /* there is one at most; should there be two, they have no owner */
+    /* there is one at most; should there be two, they have no owner, nor has
+     * what is no process */
 
-    if (o->pid != 0) {
+    if (o->pid != 0 || pid <= 0) {
         (void) close(fds[0]);
         (void) close(fds[1]);
         return;
@@ -153,13 +154,15 @@ sbx_outlet_configure(sbx_broker_t *b)
         o->slot.first = o->uid;
         sbx_outlet_watch_over(b);
 
+        if (sbx_outlet_watch(b) != 0) {
+            sbx_outlet_kill(b, "it cannot be watched");
+        }
+
+        /* one that is killed is not listened to any more */
+
         if (sbx_ids_slot_again(b, &o->slot) != 0) {
             o->slot.first = 0;
             sbx_outlet_kill(b, "its ids are not ours");
-        }
-
-        if (sbx_outlet_watch(b) != 0) {
-            sbx_outlet_kill(b, "it cannot be watched");
         }
     }
 

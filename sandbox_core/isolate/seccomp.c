@@ -350,6 +350,7 @@ static const uint32_t  sbx_arg_xattr_files[] = { SBX_XATTR_FILES };
 static const uint32_t  sbx_arg_prctl[] = { PR_SCHED_CORE };
 static const uint32_t  sbx_arg_madvise[] = { MADV_MERGEABLE };
 static const uint32_t  sbx_arg_fadvise[] = { POSIX_FADV_DONTNEED };
+static const uint32_t  sbx_arg_fcntl[] = { F_NOTIFY };
 
 #define SBX_ARG(nr, arg, test, err, values)                                  \
     { SYS_ ## nr, values, sbx_nelts(values), arg, SBX_ARG_ ## test, err }
@@ -374,6 +375,11 @@ static const sbx_arg_rule_t  sbx_arg_rules[] = {
 
     /* a processor's other threads would be kept idle, at nobody's expense */
     SBX_ARG(prctl, 0, ONE_OF, EPERM, sbx_arg_prctl),
+
+    /* watches of a directory, as many as there are descriptors: who reads
+     * below it pays for all of them.  inotify, which has replaced it, has one
+     * for each directory, and few instances. */
+    SBX_ARG(fcntl, 1, ONE_OF, EINVAL, sbx_arg_fcntl),
 
     SBX_ARG(socketpair, 0, NONE_OF, EPERM, sbx_arg_pair)
 };

@@ -129,6 +129,13 @@ PY
                 'TIOCSTI, TIOCLINUX, TIOCSETD, bridges, VLANs');
 
         $got = answers(<<'PY', user => $user);
+d = os.open(".", os.O_RDONLY)
+for high in (0, 1 << 32, 0xffffffff << 32):
+    attempt("notify/%x" % high, lambda: call(72, d, 1026 | high, 0x80000001))
+PY
+        all_are($got, 3, 'EINVAL', 'watches of directories without number');
+
+        $got = answers(<<'PY', user => $user);
 import termios, tty
 m, s = os.openpty()
 attempt("attributes", lambda: termios.tcgetattr(s) and None)

@@ -171,8 +171,8 @@ process_read(process_t *p)
 
         if (n <= 0) {
             if (n != 0 && errno != EAGAIN && errno != ECONNRESET) {
-                printf("recvmsg() from %d, of %d: %s\n", p->peer,
-                       (int) p->pid, strerror(errno));
+                fprintf(stderr, "recvmsg() from %d, of %d: %s\n", p->peer,
+                        (int) p->pid, strerror(errno));
                 abort();
             }
 
