@@ -643,6 +643,8 @@ void sbx_session_log(sbx_session_t *s, sbx_log_level_t level, int err,
 
 /* session_end.c */
 void sbx_session_end(sbx_session_t *s, sbx_ended_t why, int kill_now);
+/* What its init has said by now, before what is said of it since. */
+void sbx_session_hear(sbx_session_t *s);
 /* Its init serves no more, or must not. */
 void sbx_session_lost(sbx_session_t *s, const char *why);
 /* The steps of an end that its events and its timer take. */

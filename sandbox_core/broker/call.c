@@ -427,6 +427,7 @@ sbx_call_close(sbx_call_out_t *call)
     /* nobody knows the name of what was made for this call */
 
     if (created != NULL) {
+        sbx_session_hear(created);
         sbx_session_end(created, SBX_ENDED_DESTROYED, 1);
     }
 }

@@ -450,6 +450,7 @@ sbx_service_destroy(sbx_broker_t *b, sbx_call_out_t *call, const void *body)
         return;
     }
 
+    sbx_session_hear(s);
     sbx_call_wait(call, &s->destroyers);
     SBX_FAULT("broker-destroy-asked");
     sbx_log(SBX_LOG_INFO,

@@ -474,6 +474,17 @@ sbx_session_control(sbx_event_t *ev, uint32_t events)
 }
 
 
+/* Who was answered by init may say something of it first. */
+
+void
+sbx_session_hear(sbx_session_t *s)
+{
+    if (s->control_event.active) {
+        sbx_session_control(&s->control_event, EPOLLIN);
+    }
+}
+
+
 static int
 sbx_session_record(sbx_session_t *s, const sbx_record_t *record)
 {

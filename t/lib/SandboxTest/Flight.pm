@@ -376,7 +376,15 @@ sub begin_paused {
         $self->wrong("pause: $res->{status}");
     }
 
-    $self->{stands} = $self->processes;
+    # who is frozen is counted as such just before it leaves its processor
+
+    $self->{stands} = '';
+
+    until_true {
+        my $last = $self->{stands};
+        $self->{stands} = $self->processes;
+        !$self->{awake} && $self->{stands} eq $last;
+    } 10;
     $self->wrong('nothing of it is there') if $self->{stands} eq '';
 
     return;
@@ -391,6 +399,8 @@ sub processes {
 
     my @all;
 
+    $self->{awake} = 0;
+
     for my $dir (glob '/proc/[0-9]*') {
         next if (slurp("$dir/cgroup") // '')
                 !~ m{/\Q$self->{still}\E/(?!init$)}m;
@@ -398,6 +408,7 @@ sub processes {
         my ($pid) = $dir =~ /(\d+)$/;
         my $status = slurp("$dir/status") // '';
 
+        $self->{awake}++ if $status =~ /^State:\s+R/m;
         push @all, join '/', $pid, SandboxTest::start_time($pid),
                              $status =~ /ctxt_switches:\s+(\d+)/g;
     }
