@@ -696,8 +696,8 @@ void sbx_command_drop(sbx_session_t *s);
 int sbx_command_numbers(sbx_session_t *s, int adopt);
 sbx_command_t *sbx_command_find(sbx_session_t *s, uint32_t number);
 
-/* command_port.c: passes one end of a link on a call to a port, whose socket fd
- * stays the caller's; *link is the other end, the caller's, for init. */
+/* command_port.c: passes one end of a link on a call to a port, whose socket
+ * fd stays the caller's; *link is the other end, the caller's, for init. */
 int sbx_command_link(int fd, int *link, sbx_error_t *e);
 
 /* command_adopt.c: commands of an earlier broker */

@@ -95,7 +95,7 @@ listen_inside(const char *family, const char *address, int port,
 }
 
 
-/* All that comes over the link until its end, how much, or -1: none in time. */
+/* How much comes over the link until its end, or -1: that was not in time. */
 
 static long
 all_of(int link, char *first, size_t size)
