@@ -5,9 +5,9 @@
  * server and one try: what fails after the link has been accepted is the
  * program's.
  *
- * The call stays open while the link is used.  Its end says that the session
- * is over, or the connection cut off, and then the client is cut, as a
- * download is.
+ * The call stays open while the link is used.  An end of the link of which the
+ * call has not said that it is the program's is none: the session is over, or
+ * the connection cut off, and then the client is cut, as a download is.
  */
 
 #include "ngx_http_sandbox_v1_port.h"
@@ -373,23 +373,12 @@ ngx_http_sandbox_v1_port_failed(ngx_http_sandbox_call_t *call,
 }
 
 
-/* The session is over, or the program has cut the connection off.  What has
- * been sent to the client is cut; before that, it is the link's end that
- * tells, and for what has all been said. */
+/* The session is over, or the program has cut the connection off: the link's
+ * end tells, after what has been said before. */
 
 static ngx_int_t
 ngx_http_sandbox_v1_port_over(ngx_http_sandbox_call_t *call)
 {
-    if (call->request->header_sent
-        && !((ngx_http_sandbox_v1_port_t *) call->data)->ended)
-    {
-        /* one reference is upstream's, and the cleanup gives it back */
-
-        call->request->main->count++;
-
-        return ngx_http_sandbox_op_finish(call, NGX_ERROR);
-    }
-
     ngx_http_sandbox_call_close(call);
 
     return NGX_DONE;
