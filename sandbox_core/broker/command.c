@@ -42,6 +42,7 @@ static int sbx_command_call_of(const sbx_pending_t *p);
 static int sbx_command_group_of(const sbx_pending_t *p);
 static void sbx_command_start(sbx_session_t *s, sbx_pending_t *p);
 static sbx_pending_t *sbx_command_next(sbx_session_t *s);
+static uint32_t sbx_command_weight(const sbx_pending_t *p);
 static int sbx_command_hand(sbx_session_t *s, sbx_pending_t *p);
 static int sbx_command_room(const sbx_session_t *s);
 static int sbx_command_open(sbx_session_t *s, sbx_pending_t *p);
@@ -368,8 +369,8 @@ sbx_command_start(sbx_session_t *s, sbx_pending_t *p)
     *waiting = *p;
     waiting->deadline = sbx_now_us() + SBX_TASK_WAIT * 1000;
     sbx_list_append(&s->tasks, &waiting->link);
-    s->ntasks++;
-    b->ntasks++;
+    s->ntasks += sbx_command_weight(waiting);
+    b->ntasks += sbx_command_weight(waiting);
 
     if (!s->queue.set) {
         sbx_timer_set(&b->loop, &s->queue, SBX_COMMAND_RETRY);
@@ -380,14 +381,23 @@ sbx_command_start(sbx_session_t *s, sbx_pending_t *p)
 static sbx_pending_t *
 sbx_command_next(sbx_session_t *s)
 {
-    sbx_node_t  *node;
+    sbx_pending_t  *p;
 
-    node = s->tasks.next;
-    sbx_list_remove(node);
-    s->ntasks--;
-    s->broker->ntasks--;
+    p = sbx_node_of(s->tasks.next, sbx_pending_t, link);
+    sbx_list_remove(&p->link);
+    s->ntasks -= sbx_command_weight(p);
+    s->broker->ntasks -= sbx_command_weight(p);
 
-    return sbx_node_of(node, sbx_pending_t, link);
+    return p;
+}
+
+
+/* Of one that waits: a port's call has its link besides. */
+
+static uint32_t
+sbx_command_weight(const sbx_pending_t *p)
+{
+    return p->task.op == SBX_OP_PORT ? 2 : 1;
 }
 
 

@@ -26,6 +26,8 @@
 #define SBX_INIT_PORT_ASK      5000000    /* us until the frame is there */
 #define SBX_INIT_PORT_CONNECT  5000000    /* us to be let in */
 #define SBX_INIT_PORT_FAMILIES 2
+/* bytes that either side may have on its way: nobody's limit counts them */
+#define SBX_INIT_PORT_BUFFER   (256 * 1024)
 
 
 static sbx_init_port_t *sbx_init_port_new(void);
@@ -264,7 +266,7 @@ sbx_init_port_connect(sbx_init_port_t *p)
 static int
 sbx_init_port_socket(unsigned family, uint32_t port, int *fd)
 {
-    int  rc;
+    int  rc, size;
     union {
         struct sockaddr      any;
         struct sockaddr_in   in;
@@ -291,6 +293,19 @@ sbx_init_port_socket(unsigned family, uint32_t port, int *fd)
                  0);
 
     if (*fd == -1) {
+        return -1;
+    }
+
+    size = SBX_INIT_PORT_BUFFER;
+    rc = setsockopt(*fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+
+    if (rc == 0) {
+        rc = setsockopt(*fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+    }
+
+    if (rc == -1) {
+        (void) close(*fd);
+        *fd = -1;
         return -1;
     }
 
