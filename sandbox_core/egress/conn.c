@@ -24,8 +24,8 @@
  * What the kernel keeps for a peer that does not read: of what is to be sent
  * so much, of what has come as much as windows have grown to.  A session's
  * first few connections have room to be fast, and their servers' windows may
- * grow as far as the host lets them; those after have less, so that many
- * together cannot have much of the host's memory.
+ * grow to some megabytes; those after have less, so that many together cannot
+ * have much of the host's memory.
  */
 #define SBX_EG_WIDE           16
 #define SBX_EG_WIDE_UNSENT    (512 * 1024)
@@ -360,10 +360,14 @@ sbx_eg_conn_options(const sbx_eg_conn_t *c, sbx_eg_end_t end, int fd)
     unsent = wide ? SBX_EG_WIDE_UNSENT : SBX_EG_UNSENT;
     receive = wide ? SBX_EG_WIDE_RECEIVE : SBX_EG_RECEIVE;
 
+    if (wide && end == SBX_EG_SERVER) {
+        receive = c->session->egress->relay->window;
+    }
+
     (void) setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent,
                       sizeof(int));
 
-    if (!wide || end == SBX_EG_CLIENT) {
+    if (receive != 0) {
         (void) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive, sizeof(int));
     }
 

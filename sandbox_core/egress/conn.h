@@ -140,6 +140,8 @@ struct sbx_eg_relay_s {
     unsigned           npipes;
     size_t             nconns;          /* of all sessions */
     size_t             max;             /* of them */
+    int                window;          /* of a wide one's server, what is
+                                           asked for; 0: the kernel's own */
     sbx_timer_t        pause;           /* no descriptor to accept with */
     uint8_t            in[SBX_EG_COPY_MAX];
     uint8_t            out[SBX_HTTP_ROOM];

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -17,7 +18,10 @@
 
 #define SBX_EG_FDS_RESERVED   64        /* control, resolvers, spare pipes */
 
+#define SBX_EG_WINDOW_MAX     (8 * 1024 * 1024)
 
+
+static int sbx_eg_relay_window(void);
 static void sbx_eg_relay_unpause(sbx_timer_t *timer);
 static sbx_eg_pipe_t *sbx_eg_relay_pipe(sbx_egress_t *eg);
 static void sbx_eg_relay_finish(sbx_eg_conn_t *c);
@@ -59,9 +63,41 @@ sbx_eg_relay_open(sbx_egress_t *eg, sbx_error_t *e)
 
     fds -= fds > SBX_EG_FDS_RESERVED * 2 ? SBX_EG_FDS_RESERVED : fds / 2;
     relay->max = fds / 5 * 2;
+    relay->window = sbx_eg_relay_window();
     eg->relay = relay;
 
     return 0;
+}
+
+
+/*
+ * A window that grows by itself fits each server better than a fixed one, but
+ * where the host lets it grow far, and kernels since 6.16 do to 32 MB, a few
+ * connections that are not read any more have the whole host's memory for TCP.
+ * The kernel doubles what it is asked for, or gives as much as it may.
+ */
+
+static int
+sbx_eg_relay_window(void)
+{
+    char           buf[128], *p;
+    unsigned       i;
+    unsigned long  most;
+
+    if (sbx_read_at(AT_FDCWD, "/proc/sys/net/ipv4/tcp_rmem", buf, sizeof(buf))
+        <= 0)
+    {
+        return SBX_EG_WINDOW_MAX / 2;
+    }
+
+    most = 0;
+    p = buf;
+
+    for (i = 0; i < 3; i++) {
+        most = strtoul(p, &p, 10);
+    }
+
+    return most == 0 || most > SBX_EG_WINDOW_MAX ? SBX_EG_WINDOW_MAX / 2 : 0;
 }
 
 

@@ -28,6 +28,26 @@ static sbx_egress_task_t  task;
 static int                listener;
 
 
+/* Both sessions, which may go anywhere; 0 or -1. */
+
+static int
+begin(void)
+{
+    int  rc;
+
+    static const char  *open_to_all[] = { "a*", NULL };
+
+    (void) et_config(&t, open_to_all);
+    et_task_of(&task, &t.one, 0);
+    task.connections = 4000;
+    rc = et_grant(&t, &t.one, &task, NULL);
+
+    et_task_of(&task, &t.two, 0);
+
+    return et_grant(&t, &t.two, &task, NULL) == 0 ? rc : -1;
+}
+
+
 static uint8_t
 byte_at(uint64_t at, unsigned seed)
 {
@@ -193,13 +213,19 @@ fill(int server, uint64_t max)
 static void
 check_slow(void)
 {
-    int       client, server;
+    int       client, server, size;
     long      before, after;
     uint64_t  sent;
     stream_t  s;
 
     client = et_connect(&t, &t.one, SERVER, 7);
     server = et_accept(listener);
+
+    /* its own buffer may grow to whatever the host says */
+
+    size = 1 << 20;
+    (void) setsockopt(client, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+
     before = et_memory(t.egress);
     sent = fill(server, 128u << 20);
     after = et_memory(t.egress);
@@ -360,12 +386,49 @@ check_stuck(void)
 }
 
 
+/* Where the host lets windows grow far the egress does not. */
+
+static void
+check_window(void)
+{
+    int       fd, client, server, size;
+    ssize_t   n;
+    uint64_t  sent;
+
+    static const char  rmem[] = "4096 67108864 134217728";
+
+    is_int(et_stop(&t), 0, "the egress ends");
+
+    et_enter(t.host);
+    fd = open("/proc/sys/net/ipv4/tcp_rmem", O_WRONLY|O_CLOEXEC);
+    n = write(fd, rmem, sizeof(rmem) - 1);
+    (void) close(fd);
+    et_enter(t.home);
+
+    is_int(n, sizeof(rmem) - 1, "a host with windows of 64 MB");
+
+    et_start(&t, 0);
+    is_int(begin(), 0, "and an egress that starts there");
+
+    client = et_connect(&t, &t.one, SERVER, 7);
+    server = et_accept(listener);
+    size = 65536;
+    (void) setsockopt(client, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+    (void) setsockopt(server, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+
+    sent = fill(server, 128u << 20);
+    printf("# %llu bytes were, for nobody\n", (unsigned long long) sent);
+    ok(sent < 12u << 20, "what is not read is not sent for ever there");
+
+    (void) close(client);
+    (void) close(server);
+}
+
+
 int
 main(void)
 {
     const char  *why;
-
-    static const char  *open_to_all[] = { "a*", NULL };
 
     why = et_open(&t, NULL);
 
@@ -373,16 +436,9 @@ main(void)
         return skip_all(why);
     }
 
-    (void) et_config(&t, open_to_all);
-    et_task_of(&task, &t.one, 0);
-    task.connections = 4000;
-
-    if (et_grant(&t, &t.one, &task, NULL) != 0) {
+    if (begin() != 0) {
         return skip_all("no network can be granted here");
     }
-
-    et_task_of(&task, &t.two, 0);
-    (void) et_grant(&t, &t.two, &task, NULL);
 
     listener = et_listen(&t, t.world, SERVER, 7);
 
@@ -394,6 +450,7 @@ main(void)
     check_urgent();
     check_idle();
     check_stuck();
+    check_window();
 
     is_int(et_close(&t), 0, "the egress ends");
 
