@@ -275,6 +275,19 @@ subtest 'a terminal that is waited for' => sub {
     like($r->{stdout}, qr/typed/, 'what is given is typed');
     is($r->{exit_code}, 0, 'to its end');
 
+    $r = run($s, 'cat; cat', tty => $yes, stdin => "typed\n\004");
+    is($r->{exit_code}, 0, 'which comes by itself');
+
+    $r = run($s, 'cat', tty => $yes, stdin => 'half a line');
+    is("$r->{reason} $r->{stdout}", 'exited half a linehalf a line',
+       'after half a line too');
+
+    my $pid = background($s, 'cat', tty => $yes, stdin_open => $yes);
+    call('POST', to($pid) . '/stdin', body => "whole\nha");
+    call('POST', to($pid) . '/stdin?eof=1', body => 'lf');
+    like(follow($s, $pid)->rest->{stdout}, qr/half\z/,
+         'and after what came in pieces');
+
     $r = run($s, 'echo out; echo err >&2; echo out', merge_stderr => $yes);
     is("$r->{stdout}|$r->{stderr}", "out\nerr\nout\n|",
        'merge_stderr keeps the order without one');

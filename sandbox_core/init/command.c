@@ -78,6 +78,7 @@ sbx_init_command_new(void)
     memset(c->fds, 0xff, sizeof(c->fds));
     c->call.fd = -1;
     c->input.fd = -1;
+    c->input_last = -1;
     c->oom.fd = -1;
     c->look = SBX_INIT_NONE;
     c->streams[0].source.fd = -1;

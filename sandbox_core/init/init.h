@@ -202,6 +202,7 @@ struct sbx_init_command_s {
     sbx_init_source_t     input;       /* our end of standard input */
     const uint8_t        *input_data;  /* in the call's buffer */
     size_t                input_left;
+    int                   input_last;  /* the byte written last, or -1 */
     unsigned              input_end:1; /* its end has come */
     unsigned              input_eof:1; /* to be closed once it is empty */
     sbx_init_call_t      *writer;      /* whose piece is half written */
@@ -362,6 +363,9 @@ void sbx_init_input_close(sbx_init_command_t *c);
 void sbx_init_input_next(sbx_init_command_t *c);
 /* Its end: after what is still to be written. */
 void sbx_init_input_eof(sbx_init_command_t *c);
+/* write() to it, which remembers the last byte. */
+ssize_t sbx_init_input_put(sbx_init_command_t *c, const uint8_t *data,
+    size_t size);
 
 /* process.c: what is known of a command, also when it has ended */
 /* -1: no memory. */
@@ -427,8 +431,9 @@ int sbx_init_tty_signal(sbx_init_command_t *c, int sig);
 int sbx_init_tty_resize(sbx_init_command_t *c, uint32_t rows, uint32_t cols);
 /* 1 if there is output that has not been read. */
 int sbx_init_tty_pending(int fd);
-/* The character that ends the input; 0: none. */
-uint8_t sbx_init_tty_eof(int fd);
+/* How many times *eof has to come after the byte last (-1: none) for its
+ * reader to meet the end of the input; 0: it has no such character. */
+unsigned sbx_init_tty_eof(int fd, int last, uint8_t *eof);
 
 /* usage.c */
 void sbx_init_usage(sbx_init_command_t *c, sbx_f_exit_t *x);

@@ -156,8 +156,8 @@ sbx_init_writer_write(sbx_init_call_t *call)
     }
 
     while (call->in_start != call->in_end) {
-        n = write(c->input.fd, call->in + call->in_start,
-                  call->in_end - call->in_start);
+        n = sbx_init_input_put(c, call->in + call->in_start,
+                               call->in_end - call->in_start);
 
         if (n > 0) {
             call->in_start += (size_t) n;

@@ -12,6 +12,7 @@
 
 static void sbx_init_input_event(sbx_init_source_t *source, uint32_t events);
 static void sbx_init_input_write(sbx_init_command_t *c);
+static int sbx_init_input_end(sbx_init_command_t *c);
 
 
 int
@@ -78,9 +79,7 @@ sbx_init_input_eof(sbx_init_command_t *c)
 void
 sbx_init_input_next(sbx_init_command_t *c)
 {
-    size_t   left;
-    ssize_t  n;
-    uint8_t  last;
+    size_t  left;
 
     if (c->input.fd == -1) {
         return;
@@ -112,20 +111,64 @@ sbx_init_input_next(sbx_init_command_t *c)
         return;
     }
 
-    last = (c->exec.flags & SBX_EXEC_TTY) ? sbx_init_tty_eof(c->input.fd)
-                                          : 0;
-
-    if (last != 0) {
-        /* its terminal stays; what reads from it is told */
-        n = write(c->input.fd, &last, 1);
-
-        if (n == 0 || (n == -1 && (errno == EAGAIN || errno == EINTR))) {
-            sbx_init_source_set(&c->input, EPOLLOUT);
-            return;
-        }
+    if ((c->exec.flags & SBX_EXEC_TTY) != 0 && sbx_init_input_end(c) == -1) {
+        sbx_init_source_set(&c->input, EPOLLOUT);
+        return;
     }
 
     sbx_init_input_close(c);
+}
+
+
+/*
+ * A terminal stays when its input is over, so what reads from it is told.
+ * Within a line the character that ends the input only hands the line over:
+ * there it takes a second one.  -1: not all of it could be written yet.
+ */
+
+static int
+sbx_init_input_end(sbx_init_command_t *c)
+{
+    ssize_t   n;
+    uint8_t   last;
+    unsigned  times;
+
+    times = sbx_init_tty_eof(c->input.fd, c->input_last, &last);
+
+    while (times != 0) {
+        n = sbx_init_input_put(c, &last, 1);
+
+        if (n == -1 && errno == EINTR) {
+            continue;
+        }
+
+        if (n == 0 || (n == -1 && errno == EAGAIN)) {
+            return -1;
+        }
+
+        if (n == -1) {
+            return 0;
+        }
+
+        times--;
+    }
+
+    return 0;
+}
+
+
+ssize_t
+sbx_init_input_put(sbx_init_command_t *c, const uint8_t *data, size_t size)
+{
+    ssize_t  n;
+
+    n = write(c->input.fd, data, size);
+
+    if (n > 0) {
+        c->input_last = data[n - 1];
+    }
+
+    return n;
 }
 
 
@@ -135,7 +178,7 @@ sbx_init_input_write(sbx_init_command_t *c)
     ssize_t  n;
 
     while (c->input_left != 0) {
-        n = write(c->input.fd, c->input_data, c->input_left);
+        n = sbx_init_input_put(c, c->input_data, c->input_left);
 
         if (n > 0) {
             c->input_data += n;

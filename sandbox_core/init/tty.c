@@ -168,14 +168,24 @@ sbx_init_tty_pending(int fd)
 }
 
 
-uint8_t
-sbx_init_tty_eof(int fd)
+unsigned
+sbx_init_tty_eof(int fd, int last, uint8_t *eof)
 {
     struct termios  mode;
 
-    if (tcgetattr(fd, &mode) == -1 || (mode.c_lflag & ICANON) == 0) {
+    if (tcgetattr(fd, &mode) == -1 || (mode.c_lflag & ICANON) == 0
+        || mode.c_cc[VEOF] == 0)
+    {
         return 0;
     }
 
-    return mode.c_cc[VEOF];
+    *eof = mode.c_cc[VEOF];
+
+    if (last == -1 || last == '\n' || last == mode.c_cc[VEOF]
+        || (last == '\r' && (mode.c_iflag & ICRNL)))
+    {
+        return 1;
+    }
+
+    return 2;
 }
