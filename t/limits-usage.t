@@ -11,6 +11,7 @@ use lib "$FindBin::Bin/lib";
 use Test::More;
 use SandboxTest::More;
 use SandboxTest::Limits;
+use SandboxTest::Stream qw(background stands_still);
 
 my $t = server();
 my $s = session(cpus => cores() > 4 ? 4 : cores(), memory => '256MB');
@@ -134,6 +135,19 @@ subtest 'of a session' => sub {
     cmp_ok($u->{disk} - $before->{disk}, '>=', 10 * MB, 'the disk');
     cmp_ok($u->{disk} - $before->{disk}, '<=', 10.5 * MB, 'to the file');
     is($u->{inodes}, $before->{inodes} + 1, 'a file more');
+    destroy($v);
+};
+
+
+# Nor does its first process look at it by the clock.
+
+subtest 'a session whose command waits uses no processor time' => sub {
+    my $v = session(memory => '64MB');
+    my $pid = background($v, 'exec sleep 600');
+
+    ok(stands_still($v, 20), 'not a microsecond');
+    is(call('GET', "/sessions/$v/processes/$pid")->{json}{state}, 'running',
+       'while the command is there');
     destroy($v);
 };
 

@@ -16,6 +16,7 @@
 #include "sandbox_fault.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,12 +33,16 @@
 #define SBX_INIT_OOM_LOOKS   100         /* for whom the kernel kills, after
                                             it has told that it must */
 #define SBX_INIT_OOM_LOOK    1000        /* us between them */
-#define SBX_INIT_OOM_POLL    50000       /* where the kernel does not tell */
+#define SBX_INIT_OOM_POLL    50000       /* where the kernel does not tell, or
+                                            tells too often */
 
 
 static pid_t sbx_init_command_pid(const sbx_init_command_t *c);
 static void sbx_init_command_oom(sbx_init_source_t *source, uint32_t events);
+static void sbx_init_command_changed(sbx_init_source_t *source,
+    uint32_t events);
 static void sbx_init_command_look(sbx_init_command_t *c, uint64_t now);
+static int sbx_init_command_await(sbx_init_command_t *c);
 static void sbx_init_command_settle(sbx_init_command_t *c);
 static int sbx_init_command_held(sbx_init_command_t *c);
 static void sbx_init_command_group(sbx_init_command_t *c, uint64_t now);
@@ -80,6 +85,7 @@ sbx_init_command_new(void)
     c->input.fd = -1;
     c->input_last = -1;
     c->oom.fd = -1;
+    c->events.fd = -1;
     c->look = SBX_INIT_NONE;
     c->streams[0].source.fd = -1;
     c->streams[1].source.fd = -1;
@@ -145,7 +151,8 @@ sbx_init_command_running(void)
 /*
  * Where the kernel has run out of memory for the group and killed one of its
  * processes, the others go too: half a command is of no use to anybody.  On
- * v2 the kernel does that by itself; on v1 it tells, before it kills.
+ * v2 the kernel does that by itself, and tells of it; on v1 it tells, before
+ * it kills.  A command that only waits is not looked at.
  */
 
 void
@@ -154,6 +161,8 @@ sbx_init_command_memory(sbx_init_command_t *c)
     c->oom.fd = sbx_steal_fd(&c->fds[SBX_INIT_FD_OOM_EVENT]);
     c->oom.handler = sbx_init_command_oom;
     c->oom.data = c;
+    c->events.handler = sbx_init_command_changed;
+    c->events.data = c;
 
     if (c->oom.fd != -1) {
         sbx_init_source_set(&c->oom, EPOLLIN);
@@ -202,9 +211,52 @@ sbx_init_command_look(sbx_init_command_t *c, uint64_t now)
         c->looks--;
         c->look = now + SBX_INIT_OOM_LOOK;
 
-    } else if (c->oom.fd == -1) {
+    } else if (c->oom.fd == -1 && !sbx_init_command_await(c)) {
         c->look = now + SBX_INIT_OOM_POLL;
     }
+}
+
+
+/* Until a number of the file is another than when it was read. */
+
+static int
+sbx_init_command_await(sbx_init_command_t *c)
+{
+    int  fd;
+
+    fd = c->fds[SBX_INIT_FD_OOM];
+
+    if (c->events.fd == -1 && sbx_init_usage_oom_told(fd)) {
+        c->events.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    }
+
+    sbx_init_source_set(&c->events, EPOLLPRI);
+
+    return c->events.events != 0;
+}
+
+
+/* A group that is always short of memory is told of all the time: after each
+ * time the next one is not waited for before the clock has come round. */
+
+static void
+sbx_init_command_changed(sbx_init_source_t *source, uint32_t events)
+{
+    sbx_init_command_t  *c;
+
+    (void) events;
+
+    c = source->data;
+
+    sbx_init_source_set(source, 0);
+
+    if (sbx_init_usage_oom(c) != 0) {
+        sbx_init_command_kill(c, SBX_REASON_MEMORY);
+        return;
+    }
+
+    c->look = sbx_now_us() + SBX_INIT_OOM_POLL;
+    sbx_init_loop_wake(c->look);
 }
 
 
@@ -355,6 +407,7 @@ sbx_init_command_over(sbx_init_command_t *c)
     }
 
     sbx_init_source_close(&c->oom);
+    sbx_init_source_close(&c->events);
 
     if (killed && !c->killed && !sbx_init.ending) {
         /* it may be the broker's kill, whose word is on its way */
@@ -772,6 +825,7 @@ sbx_init_command_release(sbx_init_command_t *c)
     sbx_init_input_close(c);
     sbx_init_output_close(c);
     sbx_init_source_close(&c->oom);
+    sbx_init_source_close(&c->events);
 
     if (c->launch != NULL) {
         sbx_init_command_ends(c);

@@ -219,6 +219,7 @@ struct sbx_init_command_s {
     uint64_t              recheck;     /* next look at a killed group */
     uint64_t              again;       /* next kill of such a group */
     sbx_init_source_t     oom;         /* the group ran out of memory */
+    sbx_init_source_t     events;      /* or, on v2, its file has changed */
     uint64_t              look;        /* next look at whom that has killed */
     unsigned              looks;       /* that are left */
     uint64_t              give_up;     /* OVER: the group is waited for until
@@ -446,6 +447,8 @@ uint64_t sbx_init_usage_oom_of(int fd);
 /* 0: the group is empty; 1: it is not; -1: nothing tells. */
 int sbx_init_usage_populated_of(int fd);
 uint64_t sbx_init_usage_oom(sbx_init_command_t *c);
+/* Whether poll() tells that the file has changed. */
+int sbx_init_usage_oom_told(int fd);
 int sbx_init_usage_populated(sbx_init_command_t *c);
 
 

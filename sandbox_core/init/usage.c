@@ -224,6 +224,19 @@ sbx_init_usage_oom_of(int fd)
 }
 
 
+/* It does of memory.events, and never of v1's memory.oom_control. */
+
+int
+sbx_init_usage_oom_told(int fd)
+{
+    char      buf[512];
+    uint64_t  count;
+
+    return sbx_init_usage_read(fd, buf, sizeof(buf)) > 0
+           && sbx_init_usage_key(buf, "max", &count);
+}
+
+
 int
 sbx_init_usage_populated(sbx_init_command_t *c)
 {
