@@ -160,10 +160,18 @@ subtest 'a machine that has everything' => sub {
 
         push @made, $t->session for 1 .. 4;
 
-        my $each = ($open->() - $before) / 4;
+        # one that was there for something else may have gone meanwhile
+
+        my $each = POSIX::ceil(($open->() - $before) / 4);
         cmp_ok($each, '>', 0, "$each descriptors of the broker for each");
-        cmp_ok($before + $room * $each, '<=', $limit, "$room of them");
-        cmp_ok($room * $each, '>', $limit * 0.8, 'and not far fewer');
+
+        # so many are kept for calls, and no session is made of them
+
+        my $kept = $limit < 1280 ? $limit / 2 : 640;
+        cmp_ok($before + $room * $each, '<=', $limit - $kept,
+               "$room of them");
+        cmp_ok($room * $each, '>', $limit * 0.8 - $kept,
+               'and not far fewer');
 
         $t->api(DELETE => "/sessions/$_") for @made;
     };

@@ -43,7 +43,6 @@
 #define SBX_CALL_STALL          60000     /* ms that a peer may not read */
 #define SBX_DISCARDERS          8         /* threads */
 #define SBX_DISCARD_MAX         1024      /* descriptors to be closed */
-#define SBX_FDS_RESERVE         320       /* more than a datagram brings */
 #define SBX_CHANGES_MAX         64        /* waiting, of one session */
 #define SBX_HELD_MAX            256       /* calls that a session is resumed
                                              for */

@@ -674,15 +674,8 @@ sbx_control_looks(uint16_t op)
 int
 sbx_control_crowded(const sbx_broker_t *b, int fd, unsigned reserves)
 {
-    uint64_t  reserve;
-
-    reserve = b->open_files / 4;
-
-    if (reserve > SBX_FDS_RESERVE) {
-        reserve = SBX_FDS_RESERVE;
-    }
-
-    return (uint64_t) fd >= b->open_files - reserves * reserve;
+    return (uint64_t) fd >= b->open_files
+                            - reserves * sbx_doctor_reserve(b->open_files);
 }
 
 

@@ -24,6 +24,7 @@
 #define SBX_FILES_ROOM     8192
 #define SBX_FILES_SESSION  7              /* descriptors, in the broker */
 #define SBX_FILES_OWN      128            /* and of its own, at most */
+#define SBX_FILES_RESERVE  320            /* more than a datagram brings */
 #define SBX_TASKS_ROOM     4096
 #define SBX_CLOCK_SANE     1704067200L    /* 2024-01-01 */
 #define SBX_PATH_DEFAULT   "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -237,11 +238,19 @@ sbx_check_inodes(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
 }
 
 
+uint64_t
+sbx_doctor_reserve(uint64_t open_files)
+{
+    return open_files / 4 < SBX_FILES_RESERVE ? open_files / 4
+                                              : SBX_FILES_RESERVE;
+}
+
+
 static int
 sbx_check_files(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
     sbx_f_check_t *c)
 {
-    uint64_t       left;
+    uint64_t       left, taken;
     struct rlimit  limit;
 
     (void) d;
@@ -252,7 +261,8 @@ sbx_check_files(const sbx_doctor_t *d, const sbx_doctor_row_t *row,
         return 0;
     }
 
-    left = limit.rlim_max > SBX_FILES_OWN ? limit.rlim_max - SBX_FILES_OWN : 0;
+    taken = SBX_FILES_OWN + 2 * sbx_doctor_reserve(limit.rlim_max);
+    left = limit.rlim_max > taken ? limit.rlim_max - taken : 0;
 
     sbx_check_found(c, "hard limit %" PRIu64 ": room for %" PRIu64
                     " sessions", (uint64_t) limit.rlim_max,

@@ -386,6 +386,10 @@ void sbx_doctor(const sbx_doctor_t *d,
 /* -1: the first of those checks that may fail while a broker runs, and
  * without which no session can be made.  Cheap. */
 int sbx_doctor_health(const sbx_doctor_t *d, sbx_error_t *e);
+
+/* Of so many descriptors that a broker may open, those that are kept for
+ * calls; new sessions leave twice as many. */
+uint64_t sbx_doctor_reserve(uint64_t open_files);
 /* Calls back for every limit and layer of /capabilities. */
 void sbx_capabilities(const sbx_layers_t *layers,
     void (*capability)(const sbx_f_capability_t *c, void *data), void *data);
