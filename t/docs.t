@@ -421,6 +421,8 @@ subtest 'what is fixed' => sub {
         [ 'limits.md', qr/^\| entries on a page \| ([\d,]+)/m,
           'v1/ngx_http_sandbox_v1_files.c',
           'NGX_HTTP_SANDBOX_V1_ENTRIES_MAX' ],
+        [ 'limits.md', qr/^\| terminals in.*?\| ([\d,]+)/m,
+          'include/sandbox_wire.h', 'SBX_TERMINALS_MAX' ],
         [ 'limits.md', qr/^\| ended sessions.*?\| ([\d,]+)/m,
           'broker/broker.h', 'SBX_ENDED_MAX' ],
         [ 'limits.md', qr/^\| connections to.*?\| ([\d,]+)/m,

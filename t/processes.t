@@ -295,6 +295,43 @@ subtest 'a terminal that is waited for' => sub {
 };
 
 
+subtest 'as many terminals as a session may have' => sub {
+    my $many = create_ok({ manifest => { resources => { processes => 200 } } });
+    my $sleep = { cmd => [ 'sleep', "4$$.5" ], background => $yes,
+                  tty => $yes };
+
+    # its programs have them, too
+
+    my $holder = background($many, [ 'python3', '-c', <<'PY' ]);
+import os, time
+held = [os.openpty() for i in range(60)]
+print('held', flush=True)
+time.sleep(600)
+PY
+    follow($many, $holder)->until('stdout');
+
+    my @last = map { call('POST', "/sessions/$many/exec", json => $sleep) }
+               1 .. 5;
+    is($last[$_]{status}, 202, 'one more') for 0 .. 3;
+
+    is_problem($last[4], 429, 'E2003', 'is too many', qr/64 terminals/);
+    is("@{$last[4]{json}}{qw(scope resource limit)}", 'session terminals 64',
+       'and says of what');
+    is_problem(call('GET', "/sessions/$many/terminal", headers => {
+                   Upgrade => 'websocket', Connection => 'Upgrade',
+                   'Sec-WebSocket-Version' => 13,
+                   'Sec-WebSocket-Key' => 'dGhlIHNhbXBsZSBub25jZQ==' }),
+               429, 'E2003', 'as one of a shell');
+    is(run($many, 'echo ok')->{stdout}, "ok\n", 'others run');
+
+    call('POST', "/sessions/$many/processes/$last[0]{json}{pid}/signal",
+         json => { signal => 9 });
+    ok(until_true { call('POST', "/sessions/$many/exec", json => $sleep)
+                    ->{status} == 202 }, 'where one has gone another comes');
+    destroy($many);
+};
+
+
 subtest 'cancel' => sub {
     my @sleep = ('sleep', "4$$.25");
     my @pids = map { background($s, \@sleep) } 1 .. 2;

@@ -48,6 +48,7 @@
 #define SBX_STRINGS_MAX       (2 * 1024 * 1024)  /* argv + env of a command */
 #define SBX_TAG_MAX           128
 #define SBX_COMMANDS_MAX      256     /* commands alive in one session */
+#define SBX_TERMINALS_MAX     64      /* of one session, whoever opens them */
 #define SBX_RULES_MAX         (128 * 1024)   /* a session's file rules */
 #define SBX_RULES_KIND_MAX    64      /* of each kind */
 #define SBX_RULES_NAMES_MAX   8192    /* in all paths: each may be a mount */

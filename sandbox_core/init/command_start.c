@@ -72,6 +72,11 @@ sbx_init_command_start(sbx_init_command_t *c, int with_input)
                              "the session has no terminals");
             sbx_init_error_fill(&error, &e);
 
+        } else if ((c->exec.flags & SBX_EXEC_TTY) && errno == ENOSPC
+                   && sbx_init_tty_full())
+        {
+            sbx_init_call_full(&error, "terminals", SBX_TERMINALS_MAX);
+
         } else {
             sbx_init_error_soon(&error, errno,
                                 "the command cannot be started now");

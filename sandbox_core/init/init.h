@@ -254,6 +254,8 @@ void sbx_init_exec_starved(void);
 void sbx_init_error_fill(sbx_f_error_t *f, const sbx_error_t *e);
 /* Of the session's processes; and what may work in a moment. */
 void sbx_init_error_quota(sbx_f_error_t *f, uint64_t limit);
+void sbx_init_call_full(sbx_f_error_t *error, const char *resource,
+    unsigned limit);
 void sbx_init_error_soon(sbx_f_error_t *f, int err, const char *text);
 
 /* command_start.c: its launch */
@@ -432,6 +434,8 @@ int sbx_init_tty_signal(sbx_init_command_t *c, int sig);
 int sbx_init_tty_resize(sbx_init_command_t *c, uint32_t rows, uint32_t cols);
 /* 1 if there is output that has not been read. */
 int sbx_init_tty_pending(int fd);
+/* 1: the session has as many terminals as it may. */
+int sbx_init_tty_full(void);
 /* How many times *eof has to come after the byte last (-1: none) for its
  * reader to meet the end of the input; 0: it has no such character. */
 unsigned sbx_init_tty_eof(int fd, int last, uint8_t *eof);

@@ -33,8 +33,6 @@ static void sbx_init_call_resize(sbx_init_call_t *call);
 static void sbx_init_call_drop(sbx_init_call_t *call);
 static int sbx_init_call_stays(const sbx_init_call_t *call,
     sbx_f_error_t *error);
-static void sbx_init_call_full(sbx_f_error_t *error, const char *resource,
-    unsigned limit);
 
 
 static sbx_init_call_t  *sbx_init_calls[SBX_INIT_CALLS];
@@ -513,24 +511,6 @@ sbx_init_call_stays(const sbx_init_call_t *call, sbx_f_error_t *error)
 
     sbx_init_call_full(error, "process streams", SBX_INIT_STREAMS);
     return -1;
-}
-
-
-static void
-sbx_init_call_full(sbx_f_error_t *error, const char *resource, unsigned limit)
-{
-    sbx_error_t  e;
-
-    (void) sbx_error(&e, 0, SBX_E_QUOTA,
-                     "the session has %u %s open, as many as it may", limit,
-                     resource);
-    sbx_init_error_fill(error, &e);
-
-    memcpy(error->scope, "session", sizeof("session"));
-    (void) sbx_copy_string(error->resource, sizeof(error->resource),
-                           resource, strlen(resource));
-    error->limit = limit;
-    error->retry_after = 1;
 }
 
 

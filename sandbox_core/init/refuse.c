@@ -48,6 +48,24 @@ sbx_init_error_quota(sbx_f_error_t *f, uint64_t limit)
 }
 
 
+void
+sbx_init_call_full(sbx_f_error_t *error, const char *resource, unsigned limit)
+{
+    sbx_error_t  e;
+
+    (void) sbx_error(&e, 0, SBX_E_QUOTA,
+                     "the session has %u %s open, as many as it may", limit,
+                     resource);
+    sbx_init_error_fill(error, &e);
+
+    memcpy(error->scope, "session", sizeof("session"));
+    (void) sbx_copy_string(error->resource, sizeof(error->resource),
+                           resource, strlen(resource));
+    error->limit = limit;
+    error->retry_after = 1;
+}
+
+
 /* An answer to a call that is nobody's yet; closes its socket. */
 
 void

@@ -6,6 +6,7 @@
 
 #include "init.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -22,7 +23,8 @@
 #endif
 
 
-#define SBX_INIT_PTMX   "/dev/pts/ptmx"
+#define SBX_INIT_PTS    "/dev/pts"
+#define SBX_INIT_PTMX   SBX_INIT_PTS "/ptmx"
 #define SBX_INIT_ROWS   24
 #define SBX_INIT_COLS   80
 
@@ -63,6 +65,46 @@ sbx_init_tty_open(sbx_init_command_t *c, int *end)
     *end = sbx_steal_fd(&theirs);
 
     return 0;
+}
+
+
+/*
+ * The kernel says the same where the host has none left: so they are
+ * counted.  errno stays as it was.
+ */
+
+int
+sbx_init_tty_full(void)
+{
+    int             fd, err;
+    DIR            *dir;
+    unsigned        n;
+    struct statfs   fs;
+    struct dirent  *entry;
+
+    n = 0;
+    err = errno;
+    fd = open(SBX_INIT_PTS, O_RDONLY|O_DIRECTORY|O_CLOEXEC|O_NOFOLLOW);
+
+    if (fd == -1 || fstatfs(fd, &fs) == -1
+        || fs.f_type != DEVPTS_SUPER_MAGIC || (dir = fdopendir(fd)) == NULL)
+    {
+        if (fd != -1) {
+            (void) close(fd);
+        }
+
+        errno = err;
+        return 0;
+    }
+
+    while (n < SBX_TERMINALS_MAX && (entry = readdir(dir)) != NULL) {
+        n += entry->d_name[0] >= '0' && entry->d_name[0] <= '9';
+    }
+
+    (void) closedir(dir);
+    errno = err;
+
+    return n == SBX_TERMINALS_MAX;
 }
 
 

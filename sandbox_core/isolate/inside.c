@@ -521,8 +521,10 @@ sbx_inside_meminfo(uint64_t memory, char text[SBX_MEMINFO_MAX])
 int
 sbx_inside_dev(const char *gid, sbx_error_t *e)
 {
+    char         most[12];
     sbx_auto_fd  dev = -1, fs = -1, pts = -1;
 
+    (void) snprintf(most, sizeof(most), "%d", SBX_TERMINALS_MAX);
     dev = sbx_sys_clone_tree(AT_FDCWD, "../system/dev", 1);
 
     if (dev == -1
@@ -543,7 +545,7 @@ sbx_inside_dev(const char *gid, sbx_error_t *e)
         || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "mode", "0620") == -1
         || (gid != NULL
             && sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "gid", gid) == -1)
-        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "max", "64") == -1)
+        || sbx_sys_fsconfig(fs, SBX_FSCONFIG_STRING, "max", most) == -1)
     {
         return sbx_error(e, errno, SBX_E_INTERNAL, "cannot make a devpts");
     }
