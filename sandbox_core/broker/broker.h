@@ -132,6 +132,15 @@ typedef struct {
 } sbx_sampled_t;
 
 
+/* What the socket to a session's first process costs: command_send.c. */
+typedef struct {
+    uint64_t                 since;     /* us: the first slow call, of late */
+    uint64_t                 time;      /* us of the slow ones */
+    uint32_t                 slow;
+    uint32_t                 calls;     /* with them */
+} sbx_cost_t;
+
+
 struct sbx_session_s {
     sbx_broker_t            *broker;
     sbx_node_t               link;      /* broker->sessions, oldest first */
@@ -174,8 +183,7 @@ struct sbx_session_s {
     sbx_node_t               tasks;     /* sbx_pending_t */
     uint32_t                 ntasks;
     sbx_op_t                 untold;    /* init, for want of room; or 0 */
-    uint32_t                 slow;      /* uses of .control, of late */
-    uint64_t                 slow_since;    /* us */
+    sbx_cost_t               cost;      /* of .control */
 
     sbx_node_t               creators;  /* calls */
     sbx_node_t               destroyers;

@@ -7,6 +7,12 @@
  * over, which may watch it some hundred thousand times.  So the processor time
  * of what is done with the socket is looked at, and an init whose socket costs
  * too much ends its session as one that sends nonsense does.
+ *
+ * A virtual machine that is not run for a while looks like a slow call, and so
+ * does an interrupt that takes long.  These come to any call, and to few of
+ * those of a session.  So three slow calls are nothing by themselves: they
+ * have to be half of all calls since the first one, or to take a good part of
+ * the broker's time, as they do of an init that lets others be quick.
  */
 
 #include "broker.h"
@@ -20,11 +26,13 @@
 #define SBX_COMMAND_AGAIN  20        /* ms */
 #define SBX_CONTROL_SLOW   5000      /* us of processor time: of a call */
 #define SBX_CONTROL_CALLS  3         /* that were so slow */
+#define SBX_CONTROL_PART   2         /* and that part of all, or */
+#define SBX_CONTROL_TIME   300000    /* us of them together */
 #define SBX_CONTROL_WINDOW 10000000  /* us: within it */
 
 
 static uint64_t sbx_command_clock(void);
-static void sbx_command_cost(sbx_session_t *s, uint64_t began);
+static void sbx_command_cost(sbx_session_t *s, uint64_t began, ssize_t n);
 
 
 /* A task of the broker's own, with nothing to answer on. */
@@ -71,7 +79,7 @@ sbx_command_socket_send(sbx_session_t *s, const sbx_task_t *task,
     began = sbx_command_clock();
     n = sbx_wire_send(s->control, task, sizeof(sbx_task_t), fds, nfds,
                       MSG_DONTWAIT);
-    sbx_command_cost(s, began);
+    sbx_command_cost(s, began, n);
 
     return n;
 }
@@ -95,7 +103,7 @@ sbx_command_socket_recv(sbx_session_t *s, sbx_record_t *record, int *fds,
     began = sbx_command_clock();
     n = sbx_wire_recv_all(s->control, record, sizeof(sbx_record_t), fds, nfds,
                           MSG_DONTWAIT);
-    sbx_command_cost(s, began);
+    sbx_command_cost(s, began, n);
 
     return n;
 }
@@ -114,30 +122,44 @@ sbx_command_clock(void)
 }
 
 
+/* n: what has come of the call; one that moved nothing has woken nobody. */
+
 static void
-sbx_command_cost(sbx_session_t *s, uint64_t began)
+sbx_command_cost(sbx_session_t *s, uint64_t began, ssize_t n)
 {
-    int       err;
-    uint64_t  now;
+    int          err;
+    uint64_t     now, took;
+    sbx_cost_t  *cost;
 
     err = errno;
+    cost = &s->cost;
+    took = sbx_command_clock() - began;
 
-    if (sbx_command_clock() - began >= SBX_CONTROL_SLOW) {
-        now = sbx_now_us();
+    if (took < SBX_CONTROL_SLOW) {
+        cost->calls += n > 0;
+        errno = err;
+        return;
+    }
 
-        if (s->slow == 0 || now - s->slow_since > SBX_CONTROL_WINDOW) {
-            s->slow = 0;
-            s->slow_since = now;
-        }
+    now = sbx_now_us();
 
-        s->slow++;
+    if (cost->slow == 0 || now - cost->since > SBX_CONTROL_WINDOW) {
+        memset(cost, 0, sizeof(sbx_cost_t));
+        cost->since = now;
+    }
 
+    cost->calls++;
+    cost->slow++;
+    cost->time += took;
+
+    if (cost->slow >= SBX_CONTROL_CALLS
+        && (cost->slow * SBX_CONTROL_PART >= cost->calls
+            || cost->time >= SBX_CONTROL_TIME)
+        && s->state < SBX_S_DYING)
+    {
         /* later it is closed */
-
-        if (s->slow >= SBX_CONTROL_CALLS && s->state < SBX_S_DYING) {
-            s->costly = 1;
-            sbx_timer_set(&s->broker->loop, &s->queue, 0);
-        }
+        s->costly = 1;
+        sbx_timer_set(&s->broker->loop, &s->queue, 0);
     }
 
     errno = err;
