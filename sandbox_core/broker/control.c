@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 
@@ -54,6 +55,8 @@ static void sbx_control_call(sbx_control_t *control,
     const sbx_datagram_t *datagram, size_t n, int *fds, unsigned nfds);
 static int sbx_control_looks(uint16_t op);
 static int sbx_control_is_stream(int fd);
+static int sbx_control_reserved(uint64_t open_files, int fd,
+    unsigned reserves);
 static void sbx_control_dispatch(sbx_broker_t *b, const sbx_call_t *head,
     const void *body, int fd, int blob);
 static void sbx_control_close(sbx_control_t *control);
@@ -672,10 +675,33 @@ sbx_control_looks(uint16_t op)
  */
 
 int
-sbx_control_crowded(const sbx_broker_t *b, int fd, unsigned reserves)
+sbx_control_crowded(sbx_broker_t *b, int fd, unsigned reserves)
 {
-    return (uint64_t) fd >= b->open_files
-                            - reserves * sbx_doctor_reserve(b->open_files);
+    struct rlimit  files;
+
+    if (sbx_control_reserved(b->open_files, fd, reserves) == 0) {
+        return 0;
+    }
+
+    /* the operator may have given more since (prlimit) */
+
+    if (getrlimit(RLIMIT_NOFILE, &files) == -1
+        || files.rlim_cur <= b->open_files)
+    {
+        return 1;
+    }
+
+    b->open_files = files.rlim_cur;
+
+    return sbx_control_reserved(b->open_files, fd, reserves);
+}
+
+
+static int
+sbx_control_reserved(uint64_t open_files, int fd, unsigned reserves)
+{
+    return (uint64_t) fd >= open_files
+                            - reserves * sbx_doctor_reserve(open_files);
 }
 
 

@@ -20,7 +20,7 @@ void sbx_control_stored(sbx_broker_t *b, uint64_t number);
 void sbx_control_refused(sbx_broker_t *b, uint64_t number);
 /* Whether a descriptor that has just been opened is of those that are kept
  * free: one reserve for calls, two for sessions. */
-int sbx_control_crowded(const sbx_broker_t *b, int fd, unsigned reserves);
+int sbx_control_crowded(sbx_broker_t *b, int fd, unsigned reserves);
 
 
 #endif

@@ -18,6 +18,7 @@ use SandboxTest::Net;
 use Test::More;
 use SandboxTest::Exhaust;
 use SandboxTest::More;
+use SandboxTest::Preload;
 use SandboxTest::Survive;
 
 my $LONG = $ENV{SANDBOX_TEST_LONG};
@@ -396,6 +397,54 @@ subtest 'as many sessions as fit' => sub {
        'and the others can be ended');
 
     $full->finish;
+};
+
+
+subtest 'more descriptors for a broker that runs' => sub {
+    plan(skip_all => 'a sanitizer has to be the first that is loaded')
+        if $SandboxTest::SANITIZE;
+
+    my $lib = preload('files') // plan(skip_all => 'no compiler');
+    my $as = "/tmp/sbx-files-as-$$";
+    my $may = sub {
+        open my $f, -e $as ? '+<' : '>', $as or die $!;
+        print $f pack 'Q', $_[0];
+        close $f or die $!;
+    };
+
+    $may->(160);
+
+    my $full = exhaust_server(
+        quotas => 0, trust => 'standalone',
+        broker_env => { LD_PRELOAD => $lib, FILES_AS => $as },
+        edit => sub {
+            s/^worker_rlimit_nofile.*\n//m;
+            s/worker_connections 4096/worker_connections 100/;
+            s/open_files=1024/open_files=64/;
+        });
+    my $broker = $full->broker;
+    my ($res, $refused, $calls) = (undef, 0, 0);
+
+    # what a call has open for a moment is counted as well
+
+    while ($refused < 5 && $calls++ < 60) {
+        $res = create({ timeout_s => 1800 });
+        $refused = $res->{status} == 201 ? 0 : $refused + 1;
+    }
+
+    is_problem($res, 503, 'E2004', 'it is full, and stays so',
+               qr/the broker may open 160 files/);
+
+    # what prlimit does for it, which takes a right that not all have
+
+    $may->(400);
+    $res = create({ timeout_s => 1800 });
+    is($res->{status}, 201, 'what it is given is used at once')
+        or diag($res->{body});
+    is($full->broker, $broker, 'without an end of it');
+
+    $full->finish;
+    unlink $as;
 };
 
 done_testing();
