@@ -1,3 +1,4 @@
+#include "ngx_http_sandbox_file_threads.h"
 #include "ngx_http_sandbox_package.h"
 
 
@@ -533,7 +534,8 @@ ngx_http_sandbox_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 /*
  * A file of a session is read for as long as the session likes: its code may
  * hold the lock that sendfile() and read() wait for.  So threads do that, as
- * by "aio threads".  Core's own part has been merged before.
+ * by "aio threads", and other threads than those of locations that say just
+ * this.  Core's own part has been merged before.
  */
 
 static ngx_int_t
@@ -542,15 +544,22 @@ ngx_http_sandbox_set_threads(ngx_conf_t *cf,
 {
 #if (NGX_THREADS)
 
-    if (conf->api == NGX_HTTP_SANDBOX_API_OFF
-        || clcf->aio == NGX_HTTP_AIO_THREADS)
+    static ngx_str_t  name = ngx_string("default");
+
+    if (conf->api == NGX_HTTP_SANDBOX_API_OFF) {
+        return NGX_OK;
+    }
+
+    if (clcf->aio == NGX_HTTP_AIO_THREADS
+        && (clcf->thread_pool == NULL
+            || clcf->thread_pool != ngx_thread_pool_get(cf->cycle, &name)))
     {
         return NGX_OK;
     }
 
     clcf->aio = NGX_HTTP_AIO_THREADS;
     clcf->thread_pool_value = NULL;
-    clcf->thread_pool = ngx_thread_pool_add(cf, NULL);
+    clcf->thread_pool = ngx_http_sandbox_file_pool(cf);
 
     return (clcf->thread_pool != NULL) ? NGX_OK : NGX_ERROR;
 

@@ -7,6 +7,7 @@
  */
 
 #include "ngx_http_sandbox_op_file.h"
+#include "ngx_http_sandbox_file_threads.h"
 #include "ngx_http_sandbox_passed.h"
 #include "sandbox_fault.h"
 
@@ -33,7 +34,8 @@ static ngx_int_t ngx_http_sandbox_op_download_headers(ngx_http_request_t *r,
     ngx_file_info_t *info, const ngx_http_sandbox_op_download_t *download,
     const ngx_str_t *path);
 static ngx_int_t ngx_http_sandbox_op_download_body(ngx_http_request_t *r,
-    ngx_fd_t fd, ngx_file_info_t *info, u_char *name);
+    const ngx_http_sandbox_op_opened_t *opened, ngx_file_info_t *info,
+    u_char *name);
 
 
 /* What a browser would run, or take apart, as the API's own pages. */
@@ -80,6 +82,14 @@ ngx_http_sandbox_op_file_call(ngx_http_request_t *r,
 
     if (file->verb == SBX_FILE_OPEN) {
         call->brings = SBX_F_OPENED;
+
+        /* threads read it, of which each owner has his share */
+
+        if (call->header.tenant[0] == '\0'
+            || call->header.user[0] == '\0')
+        {
+            call->header.flags |= SBX_CALL_OWNER;
+        }
     }
 
     if (ngx_http_sandbox_call_queue(call, SBX_F_FILE, frame, size)
@@ -265,7 +275,7 @@ ngx_http_sandbox_op_download_send(ngx_http_sandbox_call_t *call, ngx_fd_t fd,
     download->sending = 1;
     call->timeout = 0;
 
-    rc = ngx_http_sandbox_op_download_body(r, fd, &info, name);
+    rc = ngx_http_sandbox_op_download_body(r, opened, &info, name);
     SBX_FAULT("worker-download-sending");
 
     if (rc == NGX_AGAIN
@@ -430,8 +440,9 @@ ngx_http_sandbox_op_file_disposition(ngx_http_request_t *r,
 
 
 static ngx_int_t
-ngx_http_sandbox_op_download_body(ngx_http_request_t *r, ngx_fd_t fd,
-    ngx_file_info_t *info, u_char *name)
+ngx_http_sandbox_op_download_body(ngx_http_request_t *r,
+    const ngx_http_sandbox_op_opened_t *opened, ngx_file_info_t *info,
+    u_char *name)
 {
     ngx_int_t     rc;
     ngx_buf_t    *b;
@@ -461,10 +472,16 @@ ngx_http_sandbox_op_download_body(ngx_http_request_t *r, ngx_fd_t fd,
     b->last_buf = 1;
     b->last_in_chain = 1;
 
-    b->file->fd = fd;
+    b->file->fd = opened->fd;
     b->file->name.data = name;
     b->file->name.len = ngx_strlen(name);
     b->file->log = r->connection->log;
+
+    if (ngx_http_sandbox_file_threads(r, b->file, opened->session)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
 
     out.buf = b;
     out.next = NULL;

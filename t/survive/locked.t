@@ -134,7 +134,7 @@ sub punched {
     return;
 }
 
-punched('by sendfile()', server => 'sendfile on;');
-punched('by read()', server => 'sendfile off;');
+punched('by sendfile()', extra => "sendfile on;\n");
+punched('by read()', extra => "sendfile off;\n");
 
 done_testing();
