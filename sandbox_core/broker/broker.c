@@ -157,6 +157,7 @@ sbx_broker_start(sbx_broker_t *b, sbx_error_t *e)
     }
 
     sbx_languages_open(b);
+    sbx_command_costs(b);
 
     memset(&store, 0, sizeof(sbx_store_t));
     store.config = -1;
@@ -878,6 +879,7 @@ sbx_broker_done(sbx_broker_t *b)
     sbx_ids_close(b);
     sbx_graves_close(b);
     sbx_quota_close(b);
+    sbx_trial_probe_close(&b->probe);
     sbx_loop_done(&b->loop);
 
     (void) unlinkat(b->state, "sessions", AT_REMOVEDIR);

@@ -20,6 +20,7 @@
 #include "record.h"
 #include "sandbox_languages.h"
 #include "setup.h"
+#include "trial.h"
 #include "wire.h"
 
 
@@ -132,15 +133,6 @@ typedef struct {
 } sbx_sampled_t;
 
 
-/* What the socket to a session's first process costs: command_send.c. */
-typedef struct {
-    uint64_t                 since;     /* us: the first slow call, of late */
-    uint64_t                 time;      /* us of the slow ones */
-    uint32_t                 slow;
-    uint32_t                 calls;     /* with them */
-} sbx_cost_t;
-
-
 struct sbx_session_s {
     sbx_broker_t            *broker;
     sbx_node_t               link;      /* broker->sessions, oldest first */
@@ -183,7 +175,9 @@ struct sbx_session_s {
     sbx_node_t               tasks;     /* sbx_pending_t */
     uint32_t                 ntasks;
     sbx_op_t                 untold;    /* init, for want of room; or 0 */
-    sbx_cost_t               cost;      /* of .control */
+    uint32_t                 slow;      /* uses of .control, of late */
+    uint64_t                 slow_since;    /* us */
+    sbx_trial_t              trial;     /* whether that is of .control */
 
     sbx_node_t               creators;  /* calls */
     sbx_node_t               destroyers;
@@ -404,6 +398,7 @@ struct sbx_broker_s {
     sbx_letter_t   **letters_last;
     sbx_timer_t      letters_timer;   /* where no event tells */
     sbx_timer_t      unkept_timer;    /* unkept.c */
+    sbx_trial_probe_t  probe;         /* command_send.c */
 
     sbx_event_t      listen_event;
     sbx_timer_t      listen_timer;
@@ -684,6 +679,8 @@ int sbx_command_send(sbx_session_t *s, sbx_op_t op);
  * caller's. */
 int sbx_command_send_with(sbx_session_t *s, sbx_op_t op, uint32_t token,
     int fd);
+/* Before what is sent and comes costs anything. */
+void sbx_command_costs(sbx_broker_t *b);
 /* What else is sent to init, and all that comes: as sbx_wire_send() and
  * sbx_wire_recv_all(). */
 ssize_t sbx_command_socket_send(sbx_session_t *s, const sbx_task_t *task,

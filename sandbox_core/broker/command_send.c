@@ -6,13 +6,8 @@
  * uses ours, the broker's.  Nobody has that end but an init that was taken
  * over, which may watch it some hundred thousand times.  So the processor time
  * of what is done with the socket is looked at, and an init whose socket costs
- * too much ends its session as one that sends nonsense does.
- *
- * A virtual machine that is not run for a while looks like a slow call, and so
- * does an interrupt that takes long.  These come to any call, and to few of
- * those of a session.  So three slow calls are nothing by themselves: they
- * have to be half of all calls since the first one, or to take a good part of
- * the broker's time, as they do of an init that lets others be quick.
+ * too much, by a trial (see trial.h), ends its session as one that sends
+ * nonsense does.
  */
 
 #include "broker.h"
@@ -25,14 +20,21 @@
 
 #define SBX_COMMAND_AGAIN  20        /* ms */
 #define SBX_CONTROL_SLOW   5000      /* us of processor time: of a call */
-#define SBX_CONTROL_CALLS  3         /* that were so slow */
-#define SBX_CONTROL_PART   2         /* and that part of all, or */
-#define SBX_CONTROL_TIME   300000    /* us of them together */
+#define SBX_CONTROL_CALLS  3         /* that were so slow, for a trial */
 #define SBX_CONTROL_WINDOW 10000000  /* us: within it */
 
 
-static uint64_t sbx_command_clock(void);
-static void sbx_command_cost(sbx_session_t *s, uint64_t began, ssize_t n);
+static uint64_t sbx_command_clock(void *data);
+static void sbx_command_cost(sbx_session_t *s, uint64_t began);
+static int sbx_command_slow(sbx_session_t *s);
+
+
+void
+sbx_command_costs(sbx_broker_t *b)
+{
+    b->probe.clock = sbx_command_clock;
+    sbx_trial_probe_open(&b->probe, 0);
+}
 
 
 /* A task of the broker's own, with nothing to answer on. */
@@ -76,10 +78,10 @@ sbx_command_socket_send(sbx_session_t *s, const sbx_task_t *task,
         return -1;
     }
 
-    began = sbx_command_clock();
+    began = sbx_command_clock(NULL);
     n = sbx_wire_send(s->control, task, sizeof(sbx_task_t), fds, nfds,
                       MSG_DONTWAIT);
-    sbx_command_cost(s, began, n);
+    sbx_command_cost(s, began);
 
     return n;
 }
@@ -100,10 +102,10 @@ sbx_command_socket_recv(sbx_session_t *s, sbx_record_t *record, int *fds,
         return -1;
     }
 
-    began = sbx_command_clock();
+    began = sbx_command_clock(NULL);
     n = sbx_wire_recv_all(s->control, record, sizeof(sbx_record_t), fds, nfds,
                           MSG_DONTWAIT);
-    sbx_command_cost(s, began, n);
+    sbx_command_cost(s, began);
 
     return n;
 }
@@ -112,57 +114,66 @@ sbx_command_socket_recv(sbx_session_t *s, sbx_record_t *record, int *fds,
 /* us of this thread. */
 
 static uint64_t
-sbx_command_clock(void)
+sbx_command_clock(void *data)
 {
     struct timespec  ts;
 
+    (void) data;
     (void) clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
 
     return (uint64_t) ts.tv_sec * 1000000 + (uint64_t) ts.tv_nsec / 1000;
 }
 
 
-/* n: what has come of the call; one that moved nothing has woken nobody. */
-
 static void
-sbx_command_cost(sbx_session_t *s, uint64_t began, ssize_t n)
+sbx_command_cost(sbx_session_t *s, uint64_t began)
 {
-    int          err;
-    uint64_t     now, took;
-    sbx_cost_t  *cost;
+    int       err, slow, costly;
+    uint64_t  took;
 
     err = errno;
-    cost = &s->cost;
-    took = sbx_command_clock() - began;
+    took = sbx_command_clock(NULL) - began;
+    slow = took >= SBX_CONTROL_SLOW;
+    costly = 0;
 
-    if (took < SBX_CONTROL_SLOW) {
-        cost->calls += n > 0;
-        errno = err;
-        return;
+    if (s->trial.on) {
+        costly = sbx_trial_call(&s->trial, &s->broker->probe, took, slow,
+                                SBX_CONTROL_SLOW)
+                 == SBX_TRIAL_IS_GUILTY;
+
+    } else if (slow && sbx_command_slow(s) >= SBX_CONTROL_CALLS) {
+        s->slow = 0;
+        sbx_trial_begin(&s->trial);
     }
 
-    now = sbx_now_us();
+    /* later it is closed */
 
-    if (cost->slow == 0 || now - cost->since > SBX_CONTROL_WINDOW) {
-        memset(cost, 0, sizeof(sbx_cost_t));
-        cost->since = now;
-    }
-
-    cost->calls++;
-    cost->slow++;
-    cost->time += took;
-
-    if (cost->slow >= SBX_CONTROL_CALLS
-        && (cost->slow * SBX_CONTROL_PART >= cost->calls
-            || cost->time >= SBX_CONTROL_TIME)
-        && s->state < SBX_S_DYING)
-    {
-        /* later it is closed */
+    if (costly && s->state < SBX_S_DYING) {
         s->costly = 1;
         sbx_timer_set(&s->broker->loop, &s->queue, 0);
     }
 
     errno = err;
+}
+
+
+/* One more: how many there were of late. */
+
+static int
+sbx_command_slow(sbx_session_t *s)
+{
+    uint64_t  now;
+
+    now = sbx_now_us();
+
+    if (s->slow == 0 || now - s->slow_since > SBX_CONTROL_WINDOW) {
+        s->slow = 0;
+        s->slow_since = now;
+    }
+
+    s->slow++;
+
+    return (int) s->slow;
 }
 
 

@@ -13,8 +13,9 @@
  * time of the thread itself would not do: kernels that account interrupts
  * apart leave out just what is looked for.
  *
- * A virtual machine that is not run for a while looks like a slow call.  So a
- * few of them are needed, and a fair part of all that the session costs.
+ * A virtual machine that is not run for a while looks like a slow call, and so
+ * does one during which interrupts are served.  So a few of them, and a fair
+ * part of all that the session costs, only begin a trial: see trial.h.
  */
 
 #include "egress.h"
@@ -29,7 +30,8 @@
 #define SBX_EG_COST_SLOW     200       /* us of a call, beside its bytes */
 #define SBX_EG_COST_BYTES    250       /* of them in a us, at least */
 #define SBX_EG_COST_WINDOW   10000000  /* us */
-#define SBX_EG_COST_CALLS    3         /* that are slow, within it */
+#define SBX_EG_COST_CALLS    3         /* that are slow, within it, for a
+                                          trial */
 #define SBX_EG_COST_EXCESS   10000     /* us of them together */
 #define SBX_EG_COST_PART     8         /* and that part of what all cost */
 #define SBX_EG_COST_FIRST    2000      /* ms to be left alone for */
@@ -39,12 +41,17 @@
 
 
 static uint64_t sbx_eg_cost_waited(const sbx_egress_t *eg);
+static uint64_t sbx_eg_cost_clock(void *data);
+static void sbx_eg_cost_judge(sbx_eg_session_t *s, uint64_t took, int slow);
 
 
 void
 sbx_eg_cost_open(sbx_egress_t *eg)
 {
     eg->waited = open("/proc/thread-self/schedstat", O_RDONLY|O_CLOEXEC);
+    eg->probe.clock = sbx_eg_cost_clock;
+    eg->probe.data = eg;
+    sbx_trial_probe_open(&eg->probe, 1);
 }
 
 
@@ -56,6 +63,7 @@ sbx_eg_cost_close(sbx_egress_t *eg)
     }
 
     eg->waited = -1;
+    sbx_trial_probe_close(&eg->probe);
 }
 
 
@@ -84,6 +92,21 @@ sbx_eg_cost_waited(const sbx_egress_t *eg)
 }
 
 
+/* us, but for those of a wait for a processor. */
+
+static uint64_t
+sbx_eg_cost_clock(void *data)
+{
+    uint64_t             waited;
+    const sbx_egress_t  *eg;
+
+    eg = data;
+    waited = sbx_eg_cost_waited(eg);
+
+    return sbx_now_us() - waited;
+}
+
+
 sbx_eg_span_t
 sbx_eg_cost_begin(const sbx_eg_session_t *s)
 {
@@ -105,54 +128,76 @@ sbx_eg_cost_begin(const sbx_eg_session_t *s)
 void
 sbx_eg_cost_end(sbx_eg_session_t *s, const sbx_eg_span_t *span, ssize_t bytes)
 {
-    int             err;
+    int             err, slow;
     uint64_t        now, own, took, waited;
     sbx_eg_cost_t  *cost;
 
+    err = errno;
     cost = &s->cost;
     now = sbx_now_us();
     took = now - span->at;
     own = bytes > 0 ? (uint64_t) bytes / SBX_EG_COST_BYTES : 0;
+    slow = took > own + SBX_EG_COST_SLOW && !cost->cut;
 
-    if (took <= own + SBX_EG_COST_SLOW || cost->cut) {
-        cost->all += took;
-        return;
-    }
+    if (slow) {
+        cost->exact_until = now + SBX_EG_COST_WINDOW;
 
-    cost->exact_until = now + SBX_EG_COST_WINDOW;
+        if (!span->exact) {
+            return;
+        }
 
-    if (!span->exact) {
-        return;
-    }
+        waited = sbx_eg_cost_waited(s->egress) - span->waited;
+        took = took > waited ? took - waited : 0;
+        slow = took > own + SBX_EG_COST_SLOW;
 
-    err = errno;
-    waited = sbx_eg_cost_waited(s->egress) - span->waited;
-    errno = err;
-    took = took > waited ? took - waited : 0;
-
-    if (now - cost->since > SBX_EG_COST_WINDOW) {
-        cost->since = now;
-        cost->all = 0;
-        cost->excess = 0;
-        cost->slow = 0;
+        if (now - cost->since > SBX_EG_COST_WINDOW) {
+            cost->since = now;
+            cost->all = 0;
+            cost->excess = 0;
+            cost->slow = 0;
+        }
     }
 
     cost->all += took;
 
-    if (took <= own + SBX_EG_COST_SLOW) {
-        return;
+    if (cost->trial.on && span->exact && !cost->cut) {
+        sbx_eg_cost_judge(s, took, slow);
+
+    } else if (slow) {
+        cost->excess += took - own;
+        cost->slow++;
+
+        if (cost->slow >= SBX_EG_COST_CALLS
+            && cost->excess >= SBX_EG_COST_EXCESS
+            && cost->excess >= cost->all / SBX_EG_COST_PART)
+        {
+            sbx_trial_begin(&cost->trial);
+        }
     }
 
-    cost->excess += took - own;
-    cost->slow++;
+    errno = err;
+}
 
-    if (cost->slow >= SBX_EG_COST_CALLS && cost->excess >= SBX_EG_COST_EXCESS
-        && cost->excess >= cost->all / SBX_EG_COST_PART)
-    {
+
+static void
+sbx_eg_cost_judge(sbx_eg_session_t *s, uint64_t took, int slow)
+{
+    sbx_eg_cost_t        *cost;
+    sbx_trial_verdict_t   verdict;
+
+    cost = &s->cost;
+    verdict = sbx_trial_call(&cost->trial, &s->egress->probe, took, slow,
+                             SBX_EG_COST_SLOW);
+
+    if (verdict == SBX_TRIAL_IS_GUILTY) {
+
         /* whoever has called is in the midst of something */
 
         cost->cut = 1;
         sbx_timer_set(&s->egress->loop, &cost->timer, 0);
+
+    } else if (verdict == SBX_TRIAL_IS_INNOCENT) {
+        cost->since = 0;
     }
 }
 

@@ -11,6 +11,7 @@
 #include "egress_wire.h"
 #include "list.h"
 #include "loop.h"
+#include "trial.h"
 #include "sandbox_util.h"
 
 
@@ -75,6 +76,7 @@ typedef struct {
     uint64_t             excess;         /* of those that were slow */
     uint64_t             ended;          /* when it was left alone last */
     unsigned             slow;
+    sbx_trial_t          trial;
     unsigned             level;
     unsigned             cut:1;          /* it is left alone */
     unsigned             told:1;         /* and that is told */
@@ -130,6 +132,7 @@ struct sbx_egress_s {
     sbx_eg_addresses_t  *addresses;
     sbx_eg_relay_t      *relay;
     int                  waited;         /* a file; 0, -1: none */
+    sbx_trial_probe_t    probe;
     sbx_egress_record_t  configured;     /* an answer that waits for room */
 };
 

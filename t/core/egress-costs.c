@@ -7,6 +7,7 @@
 
 #include "egress_test.h"
 
+#include <signal.h>
 #include <sys/epoll.h>
 #include <time.h>
 
@@ -17,6 +18,9 @@
 #define COPIES    1000             /* of a descriptor, in each of them */
 #define SENDS     1000
 #define BYTES     (256u * 1024 * 1024)
+#define STOPS     150
+#define STOP      20000000         /* ns of one, */
+#define GO        2000000          /* from one to the next */
 
 
 static et_t               t;
@@ -337,6 +341,71 @@ check_much(void)
 }
 
 
+/*
+ * What hits the egress hits it in what it does most: here it is stopped, again
+ * and again, which is no wait for a processor, while all that it does is to
+ * serve one session.
+ */
+
+static void
+check_stopped(void)
+{
+    int              i, client, server;
+    size_t           n;
+    pid_t            writer, stopper;
+    ssize_t          got;
+    struct timespec  stop, go;
+
+    static char  buf[1024 * 1024];
+
+    client = et_connect(&t, &t.one, SERVER, 7);
+    server = et_accept(listener);
+    et_forget(&t);
+    (void) fflush(stdout);
+    stopper = fork();
+
+    if (stopper == 0) {
+        memset(&stop, 0, sizeof(stop));
+        memset(&go, 0, sizeof(go));
+        stop.tv_nsec = STOP;
+        go.tv_nsec = GO;
+
+        for (i = 0; i < STOPS; i++) {
+            (void) nanosleep(&go, NULL);
+            (void) kill(t.egress, SIGSTOP);
+            (void) nanosleep(&stop, NULL);
+            (void) kill(t.egress, SIGCONT);
+        }
+
+        _exit(0);
+    }
+
+    for (n = 0; waitpid(stopper, NULL, WNOHANG) == 0; /* void */ ) {
+        writer = fork_writer(server);
+
+        do {
+            got = recv(client, buf, sizeof(buf), 0);
+            n += got > 0 ? (size_t) got : 0;
+        } while (got > 0 && n % BYTES != 0);
+
+        (void) waitpid(writer, NULL, 0);
+
+        if (got <= 0) {
+            break;
+        }
+    }
+
+    (void) waitpid(stopper, NULL, 0);
+    printf("# %zu MB\n", n >> 20);
+    ok(n >= BYTES && et_talk(client, server) == 0,
+       "who is served while the egress is stopped is not cut");
+    ok(!et_ready(t.control, POLLIN, 0), "nor told of");
+    (void) close(client);
+    (void) close(server);
+    (void) et_soon(&t.one.traffic->connections, 0);
+}
+
+
 int
 main(void)
 {
@@ -369,6 +438,7 @@ main(void)
     listener = et_listen(&t, t.world, SERVER, 7);
 
     check_much();
+    check_stopped();
     took = check_cut(EPOLLS);
 
     if (getenv("SANDBOX_TEST_LONG") != NULL) {

@@ -1,9 +1,10 @@
 /*
- * Loaded into a process: now and then a call that sends descriptors takes
- * longer of the process's own time, as any call does for which a virtual
- * machine was not run for a while.  The file STALL names has four numbers of
- * eight bytes: one of how many calls that is, and its microseconds; how many
- * there were, and of those how many were so.
+ * Loaded into a process: now and then a call takes longer of the process's own
+ * time, as any call does for which a virtual machine was not run for a while.
+ * The file STALL names has six numbers of eight bytes: one of how many calls
+ * that send descriptors that is, or else of how many microseconds in calls
+ * that send or receive whatever, and its own microseconds; how many calls
+ * there were, and how many stalls; microseconds in calls since the last.
  */
 
 #include <dlfcn.h>
@@ -16,7 +17,7 @@
 #include <unistd.h>
 
 
-enum { EVERY, MICROSECONDS, CALLS, STALLS, NUMBERS };
+enum { EVERY, EACH, MICROSECONDS, CALLS, STALLS, TIME, NUMBERS };
 
 
 static volatile uint64_t  *stall;
@@ -62,11 +63,37 @@ used(void)
 }
 
 
+static void
+wait_us(uint64_t us)
+{
+    uint64_t  until;
+
+    until = used() + us;
+    stall[STALLS]++;
+
+    while (used() < until) { /* void */ }
+}
+
+
+/* What has begun then is over, and hit in proportion to how long it was. */
+
+static void
+passed(uint64_t began)
+{
+    stall[TIME] += used() - began;
+
+    if (stall[TIME] >= stall[EACH]) {
+        stall[TIME] = 0;
+        wait_us(stall[MICROSECONDS]);
+    }
+}
+
+
 ssize_t
 sendmsg(int fd, const struct msghdr *msg, int flags)
 {
     ssize_t          n;
-    uint64_t         until;
+    uint64_t         began;
     static ssize_t  (*next)(int, const struct msghdr *, int);
 
     if (next == NULL) {
@@ -74,20 +101,73 @@ sendmsg(int fd, const struct msghdr *msg, int flags)
                dlsym(RTLD_NEXT, "sendmsg");
     }
 
+    if (stall == NULL) {
+        return next(fd, msg, flags);
+    }
+
+    began = used();
     n = next(fd, msg, flags);
 
-    if (n <= 0 || msg->msg_controllen == 0 || stall == NULL
-        || stall[EVERY] == 0)
-    {
+    if (n <= 0 || msg->msg_controllen == 0) {
         return n;
     }
 
-    if (++stall[CALLS] % stall[EVERY] == 0) {
-        until = used() + stall[MICROSECONDS];
-        stall[STALLS]++;
+    stall[CALLS]++;
 
-        while (used() < until) { /* void */ }
+    if (stall[EVERY] != 0 && stall[CALLS] % stall[EVERY] == 0) {
+        wait_us(stall[MICROSECONDS]);
+
+    } else if (stall[EACH] != 0) {
+        passed(began);
     }
+
+    return n;
+}
+
+
+ssize_t
+send(int fd, const void *p, size_t size, int flags)
+{
+    ssize_t          n;
+    uint64_t         began;
+    static ssize_t  (*next)(int, const void *, size_t, int);
+
+    if (next == NULL) {
+        next = (ssize_t (*)(int, const void *, size_t, int))
+               dlsym(RTLD_NEXT, "send");
+    }
+
+    if (stall == NULL || stall[EACH] == 0) {
+        return next(fd, p, size, flags);
+    }
+
+    began = used();
+    n = next(fd, p, size, flags);
+    passed(began);
+
+    return n;
+}
+
+
+ssize_t
+recv(int fd, void *p, size_t size, int flags)
+{
+    ssize_t          n;
+    uint64_t         began;
+    static ssize_t  (*next)(int, void *, size_t, int);
+
+    if (next == NULL) {
+        next = (ssize_t (*)(int, void *, size_t, int))
+               dlsym(RTLD_NEXT, "recv");
+    }
+
+    if (stall == NULL || stall[EACH] == 0) {
+        return next(fd, p, size, flags);
+    }
+
+    began = used();
+    n = next(fd, p, size, flags);
+    passed(began);
 
     return n;
 }
