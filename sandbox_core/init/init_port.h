@@ -27,6 +27,7 @@ typedef struct {
     size_t                 end;
     unsigned               over:1;     /* nothing more comes */
     unsigned               refused:1;  /* nobody takes it */
+    unsigned               reset:1;    /* for the connection is reset */
 } sbx_init_way_t;
 
 typedef struct {

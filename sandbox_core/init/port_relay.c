@@ -99,7 +99,7 @@ sbx_init_port_round(sbx_init_port_t *p)
 
     if (!p->reset && !p->told) {
         moved |= sbx_init_port_move(&p->back, p->socket.fd, p->link.fd);
-        p->reset = p->back.over && errno != 0;
+        p->reset = p->back.over && (errno != 0 || p->there.reset);
     }
 
     return moved;
@@ -140,8 +140,13 @@ sbx_init_port_move(sbx_init_way_t *w, int from, int to)
             moved = 1;
 
         } else if (n == -1 && errno != EAGAIN && errno != EINTR) {
-            /* what it says meanwhile is worth hearing all the same */
+            /*
+             * What it says meanwhile is worth hearing all the same.  Of a
+             * reset the kernel tells once, and an end after that; one that
+             * comes after the program's own end is EPIPE.
+             */
             w->refused = 1;
+            w->reset |= (errno == ECONNRESET);
             w->start = w->end;
             moved = 1;
         }

@@ -354,6 +354,63 @@ test_cut(void)
 }
 
 
+/* The same where the one who sends to it meets the end first. */
+
+static void
+test_cut_sending(void)
+{
+    int            fd, link;
+    char           buf[65536];
+    ssize_t        n;
+    init_call_t    call;
+    sbx_f_error_t  error;
+    struct pollfd  pfds[2];
+
+    listen_inside("AF_INET", "127.0.0.1", 8086,
+                  "s.listen(8)\n"
+                  "c = s.accept()[0]\n"
+                  "c.settimeout(0.3)\n"
+                  "try:\n"
+                  "    while True: c.send(b\"x\" * 65536)\n"
+                  "except OSError: pass\n"
+                  "print(\"full\", flush=True)\n"
+                  "import os\n"
+                  "while not os.path.exists(\"go8086\"): time.sleep(0.01)\n"
+                  "c.close()\n"
+                  "print(\"closed\", flush=True)\n");
+    ask(&call, 8086, &link);
+    is_int(next(&call, &fd, NULL), SBX_F_ACCEPTED, "one that says much");
+    (void) fcntl(link, F_SETFL, O_NONBLOCK);
+    memset(buf, 'x', sizeof(buf));
+
+    pfds[0].fd = link;
+    pfds[0].events = POLLOUT;
+
+    while (poll(pfds, 1, 300) == 1) {
+        (void) send(link, buf, sizeof(buf), MSG_NOSIGNAL);
+    }
+
+    ok(init_until(&s, "grep -q full log8086 && touch go8086 && echo yes")
+       && init_until(&s, "grep -q closed log8086 && echo yes"),
+       "and goes, without having read any of what it is sent");
+
+    pfds[0].events = POLLIN;
+    pfds[1].fd = call.fd;
+    pfds[1].events = POLLIN;
+    n = 1;
+
+    while (n > 0 && poll(pfds, 2, INIT_WAIT) > 0
+           && !(pfds[1].revents & POLLIN))
+    {
+        n = recv(link, buf, sizeof(buf), 0);
+    }
+
+    is_int(next(&call, &fd, &error), SBX_F_ERROR, "has cut it off");
+    is_int(error.code, SBX_E_UNAVAILABLE, "which is told as that");
+    hang_up(&call, link);
+}
+
+
 /* The other side goes: the program has what was said, and an end. */
 
 static void
@@ -533,6 +590,7 @@ main(void)
     test_refused();
     test_large();
     test_cut();
+    test_cut_sending();
     test_gone();
     test_hostile();
     test_many();
