@@ -333,6 +333,7 @@ ngx_http_sandbox_file_post(ngx_http_sandbox_file_read_t *read)
 static void
 ngx_http_sandbox_file_ended(ngx_event_t *ev)
 {
+    ngx_connection_t              *c;
     ngx_event_handler_pt           handler;
     ngx_http_sandbox_file_read_t  *read;
 
@@ -353,7 +354,26 @@ ngx_http_sandbox_file_ended(ngx_event_t *ev)
     ngx_http_sandbox_file_leave(read);
     ngx_http_sandbox_file_next();
 
+    c = NULL;
+
+#if (NGX_HTTP_V2)
+
+    if (read->request->stream != NULL) {
+        c = read->request->stream->connection->connection;
+    }
+
+#endif
+
     handler(ev);
+
+    /*
+     * A stream that was reset meanwhile does not go on; its buffer is in the
+     * connection's queue, in front of all other streams'.
+     */
+
+    if (c != NULL && c->fd != (ngx_socket_t) -1) {
+        ngx_post_event(c->write, &ngx_posted_events);
+    }
 }
 
 

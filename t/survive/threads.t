@@ -307,6 +307,124 @@ subtest 'longer than nginx waits' => sub {
 };
 
 
+# ---- HTTP/2 ------------------------------------------------------------------
+
+sub frame {
+    my ($type, $flags, $stream, $payload) = @_;
+
+    return substr(pack('N', length $payload), 1)
+           . pack('C C N', $type, $flags, $stream) . $payload;
+}
+
+# A connection of ten streams, 1 to 19, each with its part of the file.
+sub ten_streams {
+    my ($port, $s) = @_;
+
+    my $c = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port)
+        or die "port $port: $!";
+    my $path = "/v1/sessions/$s/files/held";
+
+    print $c "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", frame(4, 0, 0, ''), map {
+        my $range = 'bytes=' . $_ * $STEP . '-' . ($_ * $STEP + $STEP - 1);
+
+        # GET, http, and literals: :path, :authority, range
+
+        frame(1, 5, 2 * $_ + 1,
+              "\x82\x86" . pack('C C/a C C/a C C C/a', 4, $path, 1,
+                                'localhost', 0x0f, 50 - 15, $range));
+    } 0 .. 9;
+    $c->flush;
+
+    return $c;
+}
+
+# What each stream has brought, once those are over.
+sub brought {
+    my ($c, @n) = @_;
+
+    my ($buf, %data) = ('');
+    my %wanted = map { $_ => 1 } @n;
+    my $deadline = time + within(20);
+
+    while (%wanted) {
+        while (length $buf < 9
+               || length $buf < 9 + unpack 'N', "\0" . substr $buf, 0, 3)
+        {
+            my $more = SandboxTest::More::read_some($c, $deadline);
+            return \%data if !length($more // '');
+            $buf .= $more;
+        }
+
+        my $len = unpack 'N', "\0" . substr $buf, 0, 3;
+        my ($type, $flags, $id) = unpack 'x3 C C N', $buf;
+
+        $data{($id - 1) / 2} .= substr $buf, 9, $len if $type == 0;
+        delete $wanted{($id - 1) / 2} if $type < 2 && $flags & 1;
+        substr $buf, 0, 9 + $len, '';
+    }
+
+    return \%data;
+}
+
+sub over_http2 {
+    my ($name, $extra, @first) = @_;
+
+    subtest "$name of HTTP/2" => sub {
+        my $port = SandboxTest::free_port();
+        my ($held, $t) = begin_held(
+            extra => "listen 127.0.0.1:$port http2;\n$extra");
+        my ($worker) = workers();
+        my $s = create_ok({ tenant_id => 'one' });
+        my $other = other('another session', tenant_id => 'one');
+
+        put($s, 'held', $BYTES);
+
+        # they stay, one of each kind is reset, or all are gone
+
+        for my $reset ([], [ 0, 9 ], undef) {
+            $held->hold('held');
+
+            my $c = ten_streams($port, $s);
+
+            ok((until_true { $held->at('held') == @first
+                             && leads($worker) == 10 } 20),
+               @first . ' of ten have a thread');
+
+            if ($reset) {
+                print $c map { frame(3, 0, 2 * $_ + 1, "\0\0\0\x08") } @$reset;
+                $c->flush;
+            } else {
+                close $c;
+            }
+
+            others_served('meanwhile', $other);
+            $held->release('held');
+
+            if ($reset) {
+                my %reset = map { $_ => 1 } @$reset;
+                my @stay = grep { !$reset{$_} } 0 .. 9;
+                my $got = brought($c, @stay);
+                my @wrong = grep { ($got->{$_} // '') ne part($_) } @stay;
+
+                is("@wrong", '', 'all have their bytes in the end');
+            }
+
+            ok((until_true { !leads($worker) }), 'nothing stays open');
+            close $c if $reset;
+        }
+
+        is((workers())[0], $worker, 'the worker lives');
+        others_served('then', $other);
+        $t->finish;
+    };
+
+    return;
+}
+
+over_http2('sendfile()', "sendfile on;\n", 0);
+over_http2('read()', "sendfile off;\n", 0 .. $OF_SESSION - 1);
+
+
 # ---- whose threads they are ------------------------------------------------
 
 my $POOL = 'thread_pool sandbox_files threads=';
