@@ -12,7 +12,7 @@
 
 
 #define WORKER_CONNECTIONS   32
-#define WORKER_MODULES       3
+#define WORKER_MODULES       4
 #define WORKER_TURNS         2000
 #define WORKER_FIXED         4
 #define WORKER_SESSION       "i00000000000000000000"
@@ -26,6 +26,9 @@ static void worker_end(void);
 static void worker_message(unsigned kind, unsigned how, const uint8_t *p,
     size_t n);
 static void worker_nothing(ngx_event_t *ev);
+
+
+extern ngx_module_t  ngx_http_copy_filter_module;
 
 
 worker_t  worker;
@@ -112,6 +115,7 @@ worker_begin(void)
     ngx_http_core_module.ctx_index = 0;
     ngx_http_upstream_module.ctx_index = 1;
     ngx_http_sandbox_module.ctx_index = 2;
+    ngx_http_copy_filter_module.ctx_index = 3;
     ngx_http_max_module = WORKER_MODULES;
     ngx_http_module.index = 0;
     worker.cycle.conf_ctx = cycle_confs;

@@ -7,10 +7,16 @@
 
 #include "worker_state.h"
 
+#include <ngx_thread_pool.h>
+
 
 static void worker_line(ngx_uint_t level, const u_char *p,
     const u_char *end);
 static void worker_header(const ngx_str_t *s);
+static ngx_int_t worker_thread(ngx_thread_task_t *task, ngx_file_t *file);
+
+
+extern ngx_module_t  ngx_http_copy_filter_module;
 
 
 /* ---- memory ------------------------------------------------------------- */
@@ -179,15 +185,33 @@ ngx_http_send_header(ngx_http_request_t *r)
 }
 
 
-/* All of it is taken at once. */
+/* Nothing is read here. */
+
+static ngx_int_t
+worker_thread(ngx_thread_task_t *task, ngx_file_t *file)
+{
+    must(task == NULL && file == NULL);
+
+    return NGX_ERROR;
+}
+
+
+/* All of it is taken at once, by the filter that reads files. */
 
 ngx_int_t
 ngx_http_output_filter(ngx_http_request_t *r, ngx_chain_t *in)
 {
-    size_t      n;
-    ngx_buf_t  *b;
+    size_t                   n;
+    ngx_buf_t               *b;
+    ngx_output_chain_ctx_t  *copy;
 
     must(r == worker.request && r->header_sent);
+
+    if (ngx_http_get_module_ctx(r, ngx_http_copy_filter_module) == NULL) {
+        copy = ngx_pcalloc(r->pool, sizeof(ngx_output_chain_ctx_t));
+        copy->thread_handler = worker_thread;
+        ngx_http_set_ctx(r, copy, ngx_http_copy_filter_module);
+    }
 
     for ( /* void */ ; in != NULL; in = in->next) {
         b = in->buf;
