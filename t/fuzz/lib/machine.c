@@ -661,6 +661,13 @@ sbx_doctor_health(const sbx_doctor_t *d, sbx_error_t *e)
 }
 
 
+uint64_t
+sbx_doctor_reserve(uint64_t open_files)
+{
+    return open_files / 4;
+}
+
+
 void
 sbx_capabilities(const sbx_layers_t *layers,
     void (*capability)(const sbx_f_capability_t *c, void *data), void *data)
