@@ -504,6 +504,8 @@ struct ngx_http_sandbox_call_s {
     ngx_queue_t                   wait;         /* for the door */
     ngx_msec_t                    deadline;
     ngx_uint_t                    tries;
+    ngx_uint_t                    costly;       /* s, as calls to its session
+                                                   are: it is not begun */
     ngx_fd_t                      peer;         /* the end to be sent */
     ngx_fd_t                      passed;       /* received, not delivered */
     ngx_fd_t                      socket;

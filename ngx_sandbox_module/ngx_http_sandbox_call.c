@@ -12,6 +12,7 @@
  */
 
 #include "ngx_http_sandbox_call.h"
+#include "ngx_http_sandbox_cost.h"
 #include "ngx_http_sandbox_passed.h"
 #include "sandbox_fault.h"
 
@@ -183,6 +184,12 @@ ngx_http_sandbox_call_open(ngx_http_sandbox_call_t *call)
     ngx_connection_t  *c;
 
     log = call->request->connection->log;
+    call->costly = ngx_http_sandbox_cost_left(
+                       ngx_http_sandbox_call_watched(call));
+
+    if (call->costly) {
+        return NGX_ERROR;
+    }
 
     if (socketpair(AF_UNIX, SOCK_STREAM|SOCK_NONBLOCK|SOCK_CLOEXEC, 0, s)
         == -1)
@@ -295,7 +302,8 @@ ngx_http_sandbox_call_drop(ngx_http_sandbox_call_t *call)
 
     if (call->connection != NULL) {
         ngx_http_sandbox_passed_close_call(call->connection,
-                                           call->header.session);
+                                           call->header.session,
+                                       ngx_http_sandbox_call_watched(call));
         call->connection = NULL;
     }
 
@@ -367,6 +375,13 @@ ngx_http_sandbox_call_told(ngx_http_sandbox_call_t *call)
     n = send(call->connection->fd, &frame, sizeof(sbx_frame_t),
              MSG_DONTWAIT|MSG_NOSIGNAL);
     (void) n;
+}
+
+
+const char *
+ngx_http_sandbox_call_watched(const ngx_http_sandbox_call_t *call)
+{
+    return call->header.op >= SBX_OP_EXEC ? call->header.session : "";
 }
 
 

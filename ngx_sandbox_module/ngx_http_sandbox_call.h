@@ -21,6 +21,10 @@ void ngx_http_sandbox_call_fail(ngx_http_sandbox_call_t *call,
 /* Waits for frames as long as the call's time-out says. */
 void ngx_http_sandbox_call_arm(ngx_http_sandbox_call_t *call);
 
+/* The session whose first process may have the other end; or "". */
+const char *ngx_http_sandbox_call_watched(
+    const ngx_http_sandbox_call_t *call);
+
 /* The other side is gone without a word: sends the call again, once. */
 void ngx_http_sandbox_call_lost(ngx_http_sandbox_call_t *call);
 

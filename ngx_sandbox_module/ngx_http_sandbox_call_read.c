@@ -13,6 +13,7 @@
 
 #include "ngx_http_sandbox_call.h"
 #include "ngx_http_sandbox_stream.h"
+#include "ngx_http_sandbox_cost.h"
 #include "ngx_http_sandbox_passed.h"
 #include "sandbox_fault.h"
 
@@ -270,7 +271,10 @@ ngx_http_sandbox_call_read(ngx_http_sandbox_call_t *call)
 
     for (n = 0; n < NGX_HTTP_SANDBOX_CALL_FRAMES; n++) {
 
-        if (bytes >= NGX_HTTP_SANDBOX_CALL_BYTES) {
+        if (bytes >= NGX_HTTP_SANDBOX_CALL_BYTES
+            || (n != 0 && ngx_http_sandbox_cost_over(
+                              ngx_http_sandbox_call_watched(call))))
+        {
             break;
         }
 
@@ -362,14 +366,25 @@ static ngx_int_t
 ngx_http_sandbox_call_fill(ngx_http_sandbox_call_t *call)
 {
     int                fds[SBX_WIRE_FDS_ALL];
+    size_t             room;
     ssize_t            n;
     unsigned           nfds;
     ngx_err_t          err;
     sbx_wire_t        *wire;
+    const char        *session;
     ngx_connection_t  *c;
+    sbx_costs_span_t   span;
 
     c = call->connection;
     wire = &call->wire;
+    session = ngx_http_sandbox_call_watched(call);
+
+    if (ngx_http_sandbox_cost_left(session)) {
+        ngx_log_error(NGX_LOG_ERR, c->log, 0,
+                      "sandbox call ends, as those to its session cost too "
+                      "much");
+        return NGX_ABORT;
+    }
 
     /* what was passed belongs to a frame of the same piece */
 
@@ -387,11 +402,15 @@ ngx_http_sandbox_call_fill(ngx_http_sandbox_call_t *call)
         return NGX_ABORT;
     }
 
+    room = ngx_http_sandbox_cost_room(session, wire->size - wire->end);
+
+    ngx_http_sandbox_cost_begin(session, &span);
     n = call->refuses
-        ? sbx_wire_recv_all(c->fd, wire->buf + wire->end,
-                            wire->size - wire->end, fds, &nfds, MSG_DONTWAIT)
-        : ngx_http_sandbox_passed_receive(c->fd, wire->buf + wire->end,
-                                          wire->size - wire->end, fds, &nfds);
+        ? sbx_wire_recv_all(c->fd, wire->buf + wire->end, room, fds, &nfds,
+                            MSG_DONTWAIT)
+        : ngx_http_sandbox_passed_receive(c->fd, wire->buf + wire->end, room,
+                                          fds, &nfds);
+    ngx_http_sandbox_cost_end(session, &span);
     err = (n == -1) ? ngx_socket_errno : 0;
 
     if (nfds == 1 && n > 0 && call->passed == NGX_INVALID_FILE) {

@@ -6,6 +6,7 @@
  */
 
 #include "ngx_http_sandbox_call.h"
+#include "ngx_http_sandbox_cost.h"
 
 
 #define NGX_HTTP_SANDBOX_CALL_BLOCK     16384
@@ -18,7 +19,7 @@ static ngx_int_t ngx_http_sandbox_call_append(ngx_http_sandbox_call_t *call,
 static ngx_chain_t *ngx_http_sandbox_call_block(
     ngx_http_sandbox_call_t *call);
 static ngx_uint_t ngx_http_sandbox_call_iovs(ngx_http_sandbox_call_t *call,
-    struct iovec *iovs);
+    struct iovec *iovs, size_t room);
 static void ngx_http_sandbox_call_sent(ngx_http_sandbox_call_t *call,
     size_t n);
 
@@ -223,16 +224,41 @@ ngx_http_sandbox_call_flush(ngx_http_sandbox_call_t *call)
     ngx_err_t          err;
     struct iovec       iovs[NGX_HTTP_SANDBOX_CALL_IOVS];
     struct msghdr      msg;
+    const char        *session;
     ngx_connection_t  *c;
+    sbx_costs_span_t   span;
 
     c = call->connection;
 
+    /* nobody has the other end yet of one that waits for the door */
+
+    session = call->sent ? ngx_http_sandbox_call_watched(call) : "";
+
     while (call->queued != 0 && !call->mute) {
+
+        if (ngx_http_sandbox_cost_left(session)) {
+
+            /* the reader ends it */
+
+            call->mute = 1;
+            ngx_post_event(c->read, &ngx_posted_events);
+            break;
+        }
+
+        if (ngx_http_sandbox_cost_over(session)) {
+            ngx_http_sandbox_turn_wait(c->write);
+            break;
+        }
+
         ngx_memzero(&msg, sizeof(struct msghdr));
         msg.msg_iov = iovs;
-        msg.msg_iovlen = ngx_http_sandbox_call_iovs(call, iovs);
+        msg.msg_iovlen = ngx_http_sandbox_call_iovs(call, iovs,
+                             ngx_http_sandbox_cost_room(session,
+                                                        call->queued));
 
+        ngx_http_sandbox_cost_begin(session, &span);
         n = sendmsg(c->fd, &msg, MSG_NOSIGNAL|MSG_DONTWAIT);
+        ngx_http_sandbox_cost_end(session, &span);
 
         if (n >= 0) {
             ngx_http_sandbox_call_sent(call, (size_t) n);
@@ -271,9 +297,11 @@ ngx_http_sandbox_call_flush(ngx_http_sandbox_call_t *call)
 }
 
 
+/* Of so many bytes at most. */
+
 static ngx_uint_t
 ngx_http_sandbox_call_iovs(ngx_http_sandbox_call_t *call,
-    struct iovec *iovs)
+    struct iovec *iovs, size_t room)
 {
     ngx_buf_t    *b;
     ngx_uint_t    n;
@@ -281,7 +309,7 @@ ngx_http_sandbox_call_iovs(ngx_http_sandbox_call_t *call,
 
     n = 0;
 
-    for (cl = call->queue; cl != NULL; cl = cl->next) {
+    for (cl = call->queue; cl != NULL && room != 0; cl = cl->next) {
         b = cl->buf;
 
         if (b->pos == b->last) {
@@ -289,7 +317,8 @@ ngx_http_sandbox_call_iovs(ngx_http_sandbox_call_t *call,
         }
 
         iovs[n].iov_base = b->pos;
-        iovs[n].iov_len = b->last - b->pos;
+        iovs[n].iov_len = ngx_min(room, (size_t) (b->last - b->pos));
+        room -= iovs[n].iov_len;
 
         if (++n == NGX_HTTP_SANDBOX_CALL_IOVS) {
             break;

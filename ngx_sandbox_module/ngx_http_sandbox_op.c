@@ -1,4 +1,5 @@
 #include "ngx_http_sandbox_op.h"
+#include "ngx_http_sandbox_cost.h"
 #include "ngx_http_sandbox_passed.h"
 #include "ngx_http_sandbox_stream.h"
 
@@ -100,6 +101,10 @@ ngx_http_sandbox_op_start(ngx_http_request_t *r,
 
     if (ngx_http_sandbox_call_start(call) != NGX_OK) {
         ngx_http_sandbox_call_close(call);
+
+        if (call->costly) {
+            return ngx_http_sandbox_cost_problem(r, call->costly);
+        }
 
         return ngx_http_sandbox_problem(r,
                                         NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE,

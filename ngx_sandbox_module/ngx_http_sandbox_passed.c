@@ -8,6 +8,7 @@
  */
 
 #include "ngx_http_sandbox_passed.h"
+#include "ngx_http_sandbox_cost.h"
 #include "closer.h"
 
 #include <linux/sockios.h>
@@ -35,6 +36,8 @@ struct ngx_http_sandbox_passer_s {
 };
 
 
+static ngx_uint_t ngx_http_sandbox_passed_empty(ngx_fd_t fd,
+    const char *watched);
 static unsigned *ngx_http_sandbox_passed_count(const char *session);
 static ngx_http_sandbox_passer_t *ngx_http_sandbox_passer(
     const char *session);
@@ -221,21 +224,42 @@ ngx_http_sandbox_passed_receive(ngx_fd_t fd, u_char *buf, size_t size,
 
 /*
  * Nothing more comes into it after the shutdown; most are empty then, and
- * closed at once.  One that is not outlives its connection, whose events must
- * not.
+ * closed at once.  The shutdown wakes whoever watches the other end, and so
+ * does the close: a session that has had a slow call has both done by a
+ * thread.
  */
 
-void
-ngx_http_sandbox_passed_close_call(ngx_connection_t *c, const char *session)
+static ngx_uint_t
+ngx_http_sandbox_passed_empty(ngx_fd_t fd, const char *watched)
 {
-    int       unread;
+    int               unread;
+    ngx_uint_t        empty;
+    sbx_costs_span_t  span;
+
+    if (ngx_http_sandbox_cost_suspect(watched)) {
+        return 0;
+    }
+
+    ngx_http_sandbox_cost_begin(watched, &span);
+    empty = shutdown(fd, SHUT_RD) == 0 && ioctl(fd, SIOCINQ, &unread) == 0
+            && unread == 0;
+    ngx_http_sandbox_cost_end(watched, &span);
+
+    return empty && !ngx_http_sandbox_cost_suspect(watched);
+}
+
+
+/* One that is not empty outlives its connection, whose events must not. */
+
+void
+ngx_http_sandbox_passed_close_call(ngx_connection_t *c, const char *session,
+    const char *watched)
+{
     ngx_fd_t  fd;
 
     fd = c->fd;
 
-    if (shutdown(fd, SHUT_RD) == 0 && ioctl(fd, SIOCINQ, &unread) == 0
-        && unread == 0)
-    {
+    if (ngx_http_sandbox_passed_empty(fd, watched)) {
         ngx_close_connection(c);
         return;
     }
@@ -264,12 +288,9 @@ ngx_http_sandbox_passed_close_call(ngx_connection_t *c, const char *session)
 void
 ngx_http_sandbox_passed_part(ngx_fd_t fd, const char *session)
 {
-    int       unread;
     ngx_fd_t  other;
 
-    if (shutdown(fd, SHUT_RD) == 0 && ioctl(fd, SIOCINQ, &unread) == 0
-        && unread == 0)
-    {
+    if (ngx_http_sandbox_passed_empty(fd, session)) {
         return;
     }
 

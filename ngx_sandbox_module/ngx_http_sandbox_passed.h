@@ -14,9 +14,10 @@
  * which session, or "". */
 void ngx_http_sandbox_passed_close(const char *session, ngx_fd_t fd);
 
-/* Closes one of ours into which some may have been passed. */
+/* Closes one of ours into which some may have been passed, or whose other end
+ * is watched: by which session, or "". */
 void ngx_http_sandbox_passed_close_call(ngx_connection_t *c,
-    const char *session);
+    const char *session, const char *watched);
 
 /* Before nginx closes such a one: what it holds goes by itself. */
 void ngx_http_sandbox_passed_part(ngx_fd_t fd, const char *session);

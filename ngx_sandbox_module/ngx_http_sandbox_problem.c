@@ -473,6 +473,14 @@ ngx_http_sandbox_problem_refuse(ngx_http_request_t *r,
         refusal->detail.len = ngx_strlen(problem->detail);
     }
 
+    if (refusal->suggestion.len == 0
+        && refusal->error == NGX_HTTP_SANDBOX_BROKER_UNAVAILABLE
+        && refusal->retry_after > 1)
+    {
+        ngx_str_set(&refusal->suggestion,
+                    "Try again in as many seconds as Retry-After says.");
+    }
+
     if (refusal->suggestion.len == 0) {
         refusal->suggestion.data = (u_char *) problem->suggestion;
         refusal->suggestion.len = ngx_strlen(problem->suggestion);

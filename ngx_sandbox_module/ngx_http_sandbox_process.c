@@ -11,6 +11,7 @@
  */
 
 #include "ngx_http_sandbox.h"
+#include "ngx_http_sandbox_cost.h"
 #include "ngx_http_sandbox_passed.h"
 
 
@@ -233,6 +234,7 @@ ngx_http_sandbox_init_process(ngx_cycle_t *cycle)
 
     ngx_http_sandbox_turn_init(cycle);
     ngx_http_sandbox_call_init(cycle);
+    ngx_http_sandbox_cost_init();
 
     smcf = ngx_http_cycle_get_module_main_conf(cycle,
                                                ngx_http_sandbox_module);
@@ -274,4 +276,5 @@ ngx_http_sandbox_exit_process(ngx_cycle_t *cycle)
     ngx_http_sandbox_refusals_exit();
     ngx_http_sandbox_call_exit();
     ngx_http_sandbox_passed_exit();
+    ngx_http_sandbox_cost_exit();
 }

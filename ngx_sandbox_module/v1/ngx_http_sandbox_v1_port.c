@@ -11,6 +11,7 @@
  */
 
 #include "ngx_http_sandbox_v1_port.h"
+#include "ngx_http_sandbox_cost.h"
 #include "ngx_http_sandbox_passed.h"
 #include "sandbox_fault.h"
 
@@ -51,6 +52,8 @@ static void ngx_http_sandbox_v1_port_abort(ngx_http_request_t *r);
 static void ngx_http_sandbox_v1_port_finalize(ngx_http_request_t *r,
     ngx_int_t rc);
 static void ngx_http_sandbox_v1_port_cleanup(void *data);
+static void ngx_http_sandbox_v1_port_part(
+    const ngx_http_sandbox_v1_port_t *port, const ngx_connection_t *c);
 
 
 /* All ports are of one upstream, which is in no configuration. */
@@ -547,6 +550,8 @@ static ssize_t
 ngx_http_sandbox_v1_port_recv(ngx_connection_t *c, u_char *buf, size_t size)
 {
     ssize_t                      n;
+    const char                  *session;
+    sbx_costs_span_t             span;
     ngx_http_sandbox_v1_port_t  *port;
 
     port = ngx_http_sandbox_ctx((ngx_http_request_t *) c->data)->data;
@@ -555,10 +560,19 @@ ngx_http_sandbox_v1_port_recv(ngx_connection_t *c, u_char *buf, size_t size)
         return NGX_AGAIN;
     }
 
-    n = port->refuses
-        ? ngx_recv(c, buf, size)
-        : ngx_http_sandbox_passed_recv(c, buf, size,
-                                       port->call->header.session);
+    session = port->call->header.session;
+
+    if (ngx_http_sandbox_cost_left(session)) {
+        c->read->error = 1;
+        return NGX_ERROR;
+    }
+
+    size = ngx_http_sandbox_cost_room(session, size);
+
+    ngx_http_sandbox_cost_begin(session, &span);
+    n = port->refuses ? ngx_recv(c, buf, size)
+                      : ngx_http_sandbox_passed_recv(c, buf, size, session);
+    ngx_http_sandbox_cost_end(session, &span);
 
     if (n > 0) {
         port->received++;
@@ -604,15 +618,25 @@ static ssize_t
 ngx_http_sandbox_v1_port_send(ngx_connection_t *c, u_char *buf, size_t size)
 {
     ssize_t                      n;
+    const char                  *session;
+    sbx_costs_span_t             span;
     ngx_http_sandbox_v1_port_t  *port;
 
     port = ngx_http_sandbox_ctx((ngx_http_request_t *) c->data)->data;
+    session = port->call->header.session;
 
     if (!ngx_http_sandbox_v1_port_turn(&port->sent, c->write)) {
         return NGX_AGAIN;
     }
 
-    n = ngx_send(c, buf, size);
+    if (ngx_http_sandbox_cost_left(session)) {
+        c->write->error = 1;
+        return NGX_ERROR;
+    }
+
+    ngx_http_sandbox_cost_begin(session, &span);
+    n = ngx_send(c, buf, ngx_http_sandbox_cost_room(session, size));
+    ngx_http_sandbox_cost_end(session, &span);
 
     port->sent = (n > 0) ? port->sent + 1 : 0;
 
@@ -624,17 +648,42 @@ static ngx_chain_t *
 ngx_http_sandbox_v1_port_send_chain(ngx_connection_t *c, ngx_chain_t *in,
     off_t limit)
 {
+    size_t                       room;
+    const char                  *session;
+    sbx_costs_span_t             span;
     ngx_http_sandbox_v1_port_t  *port;
 
     port = ngx_http_sandbox_ctx((ngx_http_request_t *) c->data)->data;
+    session = port->call->header.session;
 
     if (!ngx_http_sandbox_v1_port_turn(&port->sent, c->write)) {
         return in;
     }
 
+    if (ngx_http_sandbox_cost_left(session)) {
+        c->write->error = 1;
+        return NGX_CHAIN_ERROR;
+    }
+
+    room = ngx_http_sandbox_cost_room(session, NGX_MAX_SIZE_T_VALUE);
+
+    if (room != NGX_MAX_SIZE_T_VALUE
+        && (limit == 0 || limit > (off_t) room))
+    {
+        limit = (off_t) room;
+    }
+
+    ngx_http_sandbox_cost_begin(session, &span);
     in = ngx_send_chain(c, in, limit);
+    ngx_http_sandbox_cost_end(session, &span);
 
     port->sent = (in == NULL) ? port->sent + 1 : 0;
+
+    /* nothing else would tell of what there was no room for */
+
+    if (in != NULL && in != NGX_CHAIN_ERROR && c->write->ready) {
+        ngx_http_sandbox_turn_wait(c->write);
+    }
 
     return in;
 }
@@ -659,9 +708,8 @@ ngx_http_sandbox_v1_port_finalize(ngx_http_request_t *r, ngx_int_t rc)
 
     /* nginx closes it next */
 
-    if (r->upstream->peer.connection != NULL && !port->refuses) {
-        ngx_http_sandbox_passed_part(r->upstream->peer.connection->fd,
-                                     port->call->header.session);
+    if (r->upstream->peer.connection != NULL) {
+        ngx_http_sandbox_v1_port_part(port, r->upstream->peer.connection);
     }
 }
 
@@ -679,11 +727,22 @@ ngx_http_sandbox_v1_port_cleanup(void *data)
         return;
     }
 
-    if (!port->refuses) {
-        ngx_http_sandbox_passed_part(port->socket->fd,
-                                     port->call->header.session);
-    }
+    ngx_http_sandbox_v1_port_part(port, port->socket);
 
     ngx_close_connection(port->socket);
     port->socket = NULL;
+}
+
+
+static void
+ngx_http_sandbox_v1_port_part(const ngx_http_sandbox_v1_port_t *port,
+    const ngx_connection_t *c)
+{
+    const char  *session;
+
+    session = port->call->header.session;
+
+    if (!port->refuses || ngx_http_sandbox_cost_suspect(session)) {
+        ngx_http_sandbox_passed_part(c->fd, session);
+    }
 }

@@ -34,13 +34,13 @@ sub every {
     # in place: it is mapped
 
     open my $f, -e $file ? '+<:raw' : '>:raw', $file or die "$file: $!";
-    print $f pack 'Q6', $calls, $each // 0, $us, 0, 0, 0;
+    print $f pack 'Q7', $calls, $each // 0, $us, 0, 0, 0, 0;
     close $f;
 
     return;
 }
 
-sub stalls { return (unpack 'Q6', slurp($file))[4] }
+sub stalls { return (unpack 'Q7', slurp($file))[4] }
 
 every(0, 0);
 

@@ -1,10 +1,11 @@
 /*
  * Loaded into a process: now and then a call takes longer of the process's own
  * time, as any call does for which a virtual machine was not run for a while.
- * The file STALL names has six numbers of eight bytes: one of how many calls
+ * The file STALL names has seven numbers of eight bytes: one of how many calls
  * that send descriptors that is, or else of how many microseconds in calls
  * that send or receive whatever, and its own microseconds; how many calls
- * there were, and how many stalls; microseconds in calls since the last.
+ * there were, and how many stalls; microseconds in calls since the last; 1 if
+ * it is those that send "stall".
  */
 
 #include <dlfcn.h>
@@ -12,12 +13,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 
-enum { EVERY, EACH, MICROSECONDS, CALLS, STALLS, TIME, NUMBERS };
+enum { EVERY, EACH, MICROSECONDS, CALLS, STALLS, TIME, SAID, NUMBERS };
 
 
 static volatile uint64_t  *stall;
@@ -89,6 +92,26 @@ passed(uint64_t began)
 }
 
 
+/* Some of what was sent says so itself. */
+
+static void
+said(const struct iovec *iov, size_t n, ssize_t sent)
+{
+    size_t  i;
+
+    if (stall[SAID] == 0 || sent <= 0) {
+        return;
+    }
+
+    for (i = 0; i < n; i++) {
+        if (memmem(iov[i].iov_base, iov[i].iov_len, "stall", 5) != NULL) {
+            wait_us(stall[MICROSECONDS]);
+            return;
+        }
+    }
+}
+
+
 ssize_t
 sendmsg(int fd, const struct msghdr *msg, int flags)
 {
@@ -109,6 +132,12 @@ sendmsg(int fd, const struct msghdr *msg, int flags)
     n = next(fd, msg, flags);
 
     if (n <= 0 || msg->msg_controllen == 0) {
+        said(msg->msg_iov, msg->msg_iovlen, n);
+
+        if (stall[EACH] != 0) {
+            passed(began);
+        }
+
         return n;
     }
 
@@ -170,4 +199,25 @@ recv(int fd, void *p, size_t size, int flags)
     passed(began);
 
     return n;
+}
+
+
+ssize_t
+writev(int fd, const struct iovec *iov, int n)
+{
+    ssize_t          sent;
+    static ssize_t  (*next)(int, const struct iovec *, int);
+
+    if (next == NULL) {
+        next = (ssize_t (*)(int, const struct iovec *, int))
+               dlsym(RTLD_NEXT, "writev");
+    }
+
+    sent = next(fd, iov, n);
+
+    if (stall != NULL) {
+        said(iov, (size_t) n, sent);
+    }
+
+    return sent;
 }
