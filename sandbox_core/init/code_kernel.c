@@ -333,6 +333,13 @@ sbx_init_code_over(sbx_init_command_t *c)
 }
 
 
+void
+sbx_init_code_heard(sbx_init_command_t *c)
+{
+    sbx_code_pump(c->code);
+}
+
+
 int
 sbx_code_kill(sbx_code_context_t *context, sbx_reason_t reason)
 {

@@ -145,6 +145,15 @@ sbx_code_pump(sbx_code_context_t *context)
         return;
     }
 
+    /* it may speak before its start has been heard of, and is then a process
+     * that nobody could find */
+
+    if (context->command != NULL && context->command->launch != NULL) {
+        context->retry = 0;
+        sbx_code_watch(context);
+        return;
+    }
+
     context->pumping = 1;
     context->budget = SBX_PUMP_BUDGET;
 
@@ -663,6 +672,8 @@ sbx_code_watch(sbx_code_context_t *context)
     unsigned  i;
 
     blocked = context->over
+              || (context->command != NULL
+                  && context->command->launch != NULL)
               || (context->run != NULL && context->run->out != NULL);
 
     for (i = 0; i < 3; i++) {

@@ -228,7 +228,7 @@ sbx_code_limits(const sbx_code_context_t *context)
     sbx_init_command_t  *c;
 
     c = context->command;
-    pid = c->launch != NULL ? c->launch->outcome.pid : c->pid;
+    pid = sbx_init_command_pid(c);
 
     if (pid <= 0 || c->reaped) {
         return;

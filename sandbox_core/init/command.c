@@ -37,7 +37,6 @@
                                             tells too often */
 
 
-static pid_t sbx_init_command_pid(const sbx_init_command_t *c);
 static void sbx_init_command_oom(sbx_init_source_t *source, uint32_t events);
 static void sbx_init_command_changed(sbx_init_source_t *source,
     uint32_t events);
@@ -260,7 +259,7 @@ sbx_init_command_changed(sbx_init_source_t *source, uint32_t events)
 }
 
 
-static pid_t
+pid_t
 sbx_init_command_pid(const sbx_init_command_t *c)
 {
     if (!c->started) {

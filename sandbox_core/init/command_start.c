@@ -282,6 +282,10 @@ sbx_init_command_launched(sbx_init_command_t *c)
 
     sbx_init_output_watch(c);
 
+    if (c->code != NULL) {
+        sbx_init_code_heard(c);
+    }
+
     if (c->call.fd != -1) {
         sbx_init_exec_resume(c);
     }

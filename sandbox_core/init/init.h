@@ -269,6 +269,8 @@ sbx_init_command_t *sbx_init_command_each(sbx_init_command_t *previous);
 int sbx_init_command_reap(pid_t pid, int status, const struct rusage *usage);
 void sbx_init_command_kill(sbx_init_command_t *c, sbx_reason_t reason);
 void sbx_init_command_terminate(void);
+/* 0: it has none yet.  One that is on its way has it before .pid says so. */
+pid_t sbx_init_command_pid(const sbx_init_command_t *c);
 /* To its process group; 0, or -1 with errno. */
 int sbx_init_command_signal(sbx_init_command_t *c, int sig);
 void sbx_init_command_tick(uint64_t now);
@@ -416,6 +418,8 @@ void sbx_init_code_thaw(uint64_t frozen_at, uint64_t now);
 int sbx_init_code_pipes(sbx_init_command_t *c);
 void sbx_init_code_fail(sbx_init_command_t *c, const sbx_f_error_t *error);
 void sbx_init_code_over(sbx_init_command_t *c);
+/* Its start has been heard of: what it says may be. */
+void sbx_init_code_heard(sbx_init_command_t *c);
 /* Its processor time counts from now on. */
 void sbx_init_code_cpu(sbx_init_command_t *c);
 

@@ -194,7 +194,7 @@ test_many_terminals(test_broker_t *t, const char *id)
     other = begin(t, id, "true", SBX_EXEC_TTY, SBX_USER_USER);
     follow(other, NULL);
     (void) close(other);
-    ok(a.last == SBX_F_ERROR && a.error.code == SBX_E_UNAVAILABLE,
+    ok(a.last == SBX_F_ERROR && a.error.code == SBX_E_QUOTA,
        "a session's terminals can run out");
 
     other = begin(t, id, "echo alive", 0, SBX_USER_USER);

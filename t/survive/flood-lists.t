@@ -23,6 +23,7 @@ use constant {
 };
 
 my $t = server(workers => 1, extra => <<'CONF');
+        send_timeout 600s;      # who does not read is there until the end
         location /e2b/ { sandbox_api e2b; }
 CONF
 my ($worker) = workers();
