@@ -154,7 +154,7 @@ sub begin_world {
 
     SandboxTest::wait_for(sub {
         return (readlink "/proc/$pid/exe") =~ /python/;
-    }, 10) or die "no world\n";
+    }, 60) or die "no world\n";
 
     ip(<<"HOST");
 link set lo up
