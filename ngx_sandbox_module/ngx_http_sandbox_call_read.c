@@ -366,7 +366,6 @@ static ngx_int_t
 ngx_http_sandbox_call_fill(ngx_http_sandbox_call_t *call)
 {
     int                fds[SBX_WIRE_FDS_ALL];
-    size_t             room;
     ssize_t            n;
     unsigned           nfds;
     ngx_err_t          err;
@@ -402,14 +401,12 @@ ngx_http_sandbox_call_fill(ngx_http_sandbox_call_t *call)
         return NGX_ABORT;
     }
 
-    room = ngx_http_sandbox_cost_room(session, wire->size - wire->end);
-
     ngx_http_sandbox_cost_begin(session, &span);
     n = call->refuses
-        ? sbx_wire_recv_all(c->fd, wire->buf + wire->end, room, fds, &nfds,
-                            MSG_DONTWAIT)
-        : ngx_http_sandbox_passed_receive(c->fd, wire->buf + wire->end, room,
-                                          fds, &nfds);
+        ? sbx_wire_recv_all(c->fd, wire->buf + wire->end,
+                            wire->size - wire->end, fds, &nfds, MSG_DONTWAIT)
+        : ngx_http_sandbox_passed_receive(c->fd, wire->buf + wire->end,
+                                          wire->size - wire->end, fds, &nfds);
     ngx_http_sandbox_cost_end(session, &span);
     err = (n == -1) ? ngx_socket_errno : 0;
 
