@@ -89,11 +89,12 @@ my $before = rss($worker);
 my @clients = map { open_request(GET => $list, rcvbuf => 4096) } 1 .. MANY;
 my ($few, $still);
 
-# of those that came at once a session may have refused some
+# of those that came at once a session may have refused some, and one that
+# finds no room for the rest of its answer gives back what it had
 
 ok(until_true(sub {
     ($few, $still) = pages();
-    return 1 if $few < $usual / 2;
+    return 1 if $few < $usual / 2 && of_e2b()->{status} == 503;
     push @clients, open_request(GET => $list, rcvbuf => 4096);
     return 0;
 }, 60), 'many clients do not read theirs: a page is shorter then');
