@@ -213,9 +213,13 @@ for my $to (5, -7) {
             eq 'expired'
         } 20), 'a session ends when its time is over');
         cmp_ok(time - $began, '<', within(20), 'not later');
+        # to ask for it by its name would be to use it
+
         ok((until_true {
-            (call('GET', "/sessions/$idle")->{json}{ended} // '') eq 'idle'
+            $t->log_has(qr/session ends: idle, session: $idle/)
         } 20), 'and one when nobody has used it');
+        is(call('GET', "/sessions/$idle")->{json}{ended}, 'idle',
+           'which it says');
 
         my $new = create_ok({ timeout_s => 1000 });
         my $look = look($new);
