@@ -406,7 +406,8 @@ ngx_http_sandbox_call_fill(ngx_http_sandbox_call_t *call)
         ? sbx_wire_recv_all(c->fd, wire->buf + wire->end,
                             wire->size - wire->end, fds, &nfds, MSG_DONTWAIT)
         : ngx_http_sandbox_passed_receive(c->fd, wire->buf + wire->end,
-                                          wire->size - wire->end, fds, &nfds);
+                                          wire->size - wire->end, fds, &nfds,
+                                          call->header.session);
     ngx_http_sandbox_cost_end(session, &span);
     err = (n == -1) ? ngx_socket_errno : 0;
 

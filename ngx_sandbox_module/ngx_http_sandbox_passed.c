@@ -196,27 +196,24 @@ ngx_http_sandbox_passed_refuse(ngx_fd_t fd)
 }
 
 
-/*
- * What there are no numbers for is closed by recvmsg() itself.  So it is
- * looked at first: what is closed then has another in the queue.
- */
+/* What was only shown is in the queue still, and comes again. */
 
 ssize_t
 ngx_http_sandbox_passed_receive(ngx_fd_t fd, u_char *buf, size_t size,
-    int fds[SBX_WIRE_FDS_ALL], unsigned *nfds)
+    int fds[SBX_WIRE_FDS_ALL], unsigned *nfds, const char *session)
 {
-    ssize_t  n;
+    int        ours;
+    ssize_t    n;
+    ngx_err_t  err;
 
-    n = sbx_wire_recv_all(fd, buf, size, fds, nfds, MSG_DONTWAIT|MSG_PEEK);
+    n = sbx_wire_recv_looked(fd, buf, size, fds, nfds, &ours);
+    err = ngx_errno;
 
-    if (n <= 0) {
-        return n;
+    while (!ours && *nfds != 0) {
+        ngx_http_sandbox_passed_close(session, fds[--*nfds]);
     }
 
-    if (recv(fd, buf, n, MSG_DONTWAIT) != n) {
-        ngx_set_socket_errno(EMSGSIZE);
-        return -1;
-    }
+    ngx_set_errno(err);
 
     return n;
 }
@@ -311,7 +308,8 @@ ngx_http_sandbox_passed_recv(ngx_connection_t *c, u_char *buf, size_t size,
     unsigned   nfds;
     ngx_err_t  err;
 
-    n = ngx_http_sandbox_passed_receive(c->fd, buf, size, fds, &nfds);
+    n = ngx_http_sandbox_passed_receive(c->fd, buf, size, fds, &nfds,
+                                        session);
     err = (n == -1) ? ngx_socket_errno : 0;
 
     if (nfds != 0) {

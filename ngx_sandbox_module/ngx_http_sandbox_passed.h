@@ -39,7 +39,7 @@ ngx_uint_t ngx_http_sandbox_passed_refuse(ngx_fd_t fd);
  * (EMSGSIZE), and what came stays in the queue.
  */
 ssize_t ngx_http_sandbox_passed_receive(ngx_fd_t fd, u_char *buf, size_t size,
-    int fds[SBX_WIRE_FDS_ALL], unsigned *nfds);
+    int fds[SBX_WIRE_FDS_ALL], unsigned *nfds, const char *session);
 
 /* So many of the session's wait to be closed that it is to have no call that
  * may bring more. */

@@ -237,3 +237,47 @@ sbx_wire_recv_all(int fd, void *buf, size_t size, int fds[SBX_WIRE_FDS_ALL],
 
     return rc;
 }
+
+
+/*
+ * A look that ends with the bytes of one message goes on into the next one,
+ * for no byte of it but for its descriptors.  A read does not.  Without room
+ * for descriptors it says whether it has dropped some.
+ */
+
+ssize_t
+sbx_wire_recv_looked(int fd, void *buf, size_t size,
+    int fds[SBX_WIRE_FDS_ALL], unsigned *nfds, int *ours)
+{
+    ssize_t        n, rc;
+    struct iovec   iov;
+    struct msghdr  msg;
+
+    *ours = 1;
+
+    n = sbx_wire_recv_all(fd, buf, size, fds, nfds, MSG_DONTWAIT|MSG_PEEK);
+
+    if (n <= 0) {
+        return n;
+    }
+
+    iov.iov_base = buf;
+    iov.iov_len = (size_t) n;
+
+    memset(&msg, 0, sizeof(struct msghdr));
+    msg.msg_iov = &iov;
+    msg.msg_iovlen = 1;
+
+    do {
+        rc = recvmsg(fd, &msg, MSG_DONTWAIT);
+    } while (rc == -1 && errno == EINTR);
+
+    if (rc != n) {
+        errno = EMSGSIZE;
+        return -1;
+    }
+
+    *ours = (msg.msg_flags & MSG_CTRUNC) != 0;
+
+    return n;
+}

@@ -57,6 +57,16 @@ ssize_t sbx_wire_recv_all(int fd, void *buf, size_t size,
     int fds[SBX_WIRE_FDS_ALL], unsigned *nfds, int flags);
 
 /*
+ * The same for one that may be out of numbers: what there is none for would be
+ * closed by recvmsg() itself, so it is looked at first, and what is closed
+ * then has another in the queue.  Descriptors of bytes behind those that are
+ * taken are shown as well: of these *ours is 0, and they will come again.
+ * Does not wait; EMSGSIZE also where others read the same socket.
+ */
+ssize_t sbx_wire_recv_looked(int fd, void *buf, size_t size,
+    int fds[SBX_WIRE_FDS_ALL], unsigned *nfds, int *ours);
+
+/*
  * Structural checks of received control datagrams: magic, version, exact
  * size for the op, every string NUL terminated inside its array, session id
  * characters.  0 or -1 with SBX_E_INVALID naming the field.  The body (what

@@ -298,6 +298,62 @@ passing(void)
 }
 
 
+/* Taken in pieces, a descriptor comes with the first byte of its own message,
+ * once, and not with the last of the one before. */
+
+static void
+looking(void)
+{
+    int       sp[2], fds[SBX_WIRE_FDS_ALL], null, before, ours, came;
+    char      buf[8];
+    size_t    at, room;
+    ssize_t   rc;
+    unsigned  n;
+
+    static const char  text[] = "12345678abcd";
+
+    null = open("/dev/null", O_RDONLY|O_CLOEXEC);
+    before = descriptors_open();
+
+    for (room = 1; room <= sizeof(buf); room++) {
+        if (socketpair(AF_UNIX, SOCK_STREAM|SOCK_CLOEXEC, 0, sp) == -1) {
+            ok(0, "socketpair");
+            return;
+        }
+
+        (void) sbx_wire_send(sp[0], text, 8, NULL, 0, 0);
+        (void) sbx_wire_send(sp[0], text + 8, 4, &null, 1, 0);
+        came = 0;
+
+        for (at = 0; at < 12; at += (size_t) rc) {
+            rc = sbx_wire_recv_looked(sp[1], buf, room, fds, &n, &ours);
+
+            if (rc <= 0 || memcmp(buf, text + at, (size_t) rc) != 0) {
+                break;
+            }
+
+            if (ours && n != 0) {
+                came += at <= 8 && at + (size_t) rc > 8 ? 1 : 100;
+            }
+
+            while (n != 0) {
+                (void) close(fds[--n]);
+            }
+        }
+
+        ok(at == 12 && came == 1, "in pieces of %d: %d bytes, descriptors %d",
+           (int) room, (int) at, came);
+        is_int(sbx_wire_recv_looked(sp[1], buf, room, fds, &n, &ours), -1,
+               "no more is there");
+        (void) close(sp[0]);
+        (void) close(sp[1]);
+    }
+
+    is_int(descriptors_open(), before, "all have been closed");
+    (void) close(null);
+}
+
+
 /* Fills in a STATE frame; returns its length. */
 
 static size_t
@@ -398,6 +454,7 @@ main(void)
     metadata();
     strings();
     passing();
+    looking();
 
     ok(sbx_name_ok("acme-corp", 9) && sbx_name_ok("a", 1)
        && sbx_name_ok("a.b_c@d:e+f-g", 13), "names of the contract");
