@@ -27,7 +27,8 @@ my $LONG = $SandboxTest::Flood::LONG;
 my $MANY = $LONG ? 100_000 : 20_000;
 my $f = SandboxTest::Flood->new;
 my $s = create_ok({ timeout_s => 3600, manifest => {
-    resources => { disk => '1GB', inodes => 300_000, memory => '1GB' } } });
+    resources => { disk => '1GB', inodes => 300_000, memory => '1GB',
+                   exec_timeout_s => within(60) } } });
 
 # Names of 40 bytes, in one directory and in a hundred.
 
@@ -43,7 +44,8 @@ for i in range(n):
     os.close(os.open("%s/%040d" % (d, i), os.O_CREAT | os.O_WRONLY))
 END
 
-my $made = run($s, [ 'python3', '-c', $PYTHON, "$MANY" ], timeout_s => 60);
+my $made = run($s, [ 'python3', '-c', $PYTHON, "$MANY" ],
+               timeout_s => within(60));
 
 is($made->{exit_code}, 0, "$MANY files are made") or diag($made->{stderr});
 
@@ -182,7 +184,7 @@ subtest 'a watch with very many events' => sub {
 
         $w->until('ready');
         my $job = async { run($s, [ 'python3', '-c', $touch, '' . $MANY / 2 ],
-                              timeout_s => 60)->{exit_code} };
+                              timeout_s => within(60))->{exit_code} };
         my $n = 0;
 
         until ($job->ready) {
@@ -211,7 +213,7 @@ subtest 'a watch with very many events' => sub {
 
         $w->until('ready');
         is(run($s, [ 'python3', '-c', $touch, "$MANY" ],
-               timeout_s => 60)->{exit_code}, 0, 'holds nobody up');
+               timeout_s => within(60))->{exit_code}, 0, 'holds nobody up');
         is(put($s, 'file', 'x')->{status}, 201, 'nor other calls');
         del($s, 'file');
         $w->close;

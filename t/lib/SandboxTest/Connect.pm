@@ -127,7 +127,7 @@ sub rpc_stream {
 sub take {
     my ($s) = @_;
 
-    my $head = SandboxTest::More::read_head($s, timeout => 30);
+    my $head = SandboxTest::More::read_head($s);
 
     return bless { s => $s, text => '', whole => 0, head => $head,
                    status => $head->{status}, headers => $head->{headers},

@@ -204,7 +204,7 @@ sub read_some {
 sub read_head {
     my ($s, %o) = @_;
 
-    my $deadline = time + ($o{timeout} // 30);
+    my $deadline = time + ($o{timeout} // within(30));
     my $buf = $o{rest} // '';
     my $end;
 
@@ -246,7 +246,7 @@ sub read_head {
 sub body_stream {
     my ($s, $res, $take, %o) = @_;
 
-    my $deadline = time + ($o{timeout} // 60);
+    my $deadline = time + ($o{timeout} // within(60));
     my $want = $res->{headers}{'content-length'};
     my $got = 0;
     my $piece = delete $res->{rest};
@@ -270,7 +270,7 @@ sub body_stream {
 sub read_rest {
     my ($s, %o) = @_;
 
-    my $deadline = time + ($o{timeout} // 30);
+    my $deadline = time + ($o{timeout} // within(30));
     my $all = '';
 
     for ( ;; ) {
@@ -382,6 +382,11 @@ sub exec_call {
     my ($id, $cmd, %fields) = @_;
 
     my %o = %{ delete $fields{_http} || {} };
+
+    # whoever calls waits for longer than the command may take
+
+    $o{timeout} //= within(30) + $1
+        if ($fields{timeout_s} // '') =~ /^(\d+)/;
 
     return call('POST', "/sessions/$id/exec", %o,
                 json => { cmd => $cmd, %fields });

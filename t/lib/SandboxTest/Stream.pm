@@ -32,7 +32,7 @@ sub stream {
     my $self = bless { s => $s, raw => '', text => '', whole => 0,
                        sse => $o{sse} }, __PACKAGE__;
 
-    my $head = SandboxTest::More::read_head($s, timeout => 30);
+    my $head = SandboxTest::More::read_head($s);
 
     $self->{head} = $head;
     $self->{status} = $head->{status};
@@ -236,7 +236,7 @@ sub ws_open {
         Connection => 'Upgrade', Upgrade => 'websocket',
         'Sec-WebSocket-Version' => 13, 'Sec-WebSocket-Key' => $KEY,
         %headers });
-    my $head = SandboxTest::More::read_head($s, timeout => 30);
+    my $head = SandboxTest::More::read_head($s);
     my $self = bless { s => $s, status => $head->{status}, head => $head,
                        headers => $head->{headers}, raw => $head->{rest},
                        seen => '' }, 'SandboxTest::Stream::Socket';
