@@ -405,7 +405,7 @@ subtest 'fork bombs and thread bombs stay in their session' => sub {
     # its leader needs no process more, which there is none for
 
     my $job = async {
-        run($v, 'bomb() { bomb | bomb & }; bomb; exec sleep 5',
+        run($v, 'bomb() { bomb | bomb & }; bomb; exec sleep 20',
             timeout_s => 3)
     };
     my @late;
