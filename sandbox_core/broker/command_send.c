@@ -15,7 +15,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 
 
 #define SBX_COMMAND_AGAIN  20        /* ms */
@@ -24,7 +23,6 @@
 #define SBX_CONTROL_WINDOW 10000000  /* us: within it */
 
 
-static uint64_t sbx_command_clock(void *data);
 static void sbx_command_cost(sbx_session_t *s, uint64_t began);
 static int sbx_command_slow(sbx_session_t *s);
 
@@ -32,7 +30,7 @@ static int sbx_command_slow(sbx_session_t *s);
 void
 sbx_command_costs(sbx_broker_t *b)
 {
-    b->probe.clock = sbx_command_clock;
+    b->probe.clock = sbx_trial_clock;
     sbx_trial_probe_open(&b->probe, 0);
 }
 
@@ -78,7 +76,7 @@ sbx_command_socket_send(sbx_session_t *s, const sbx_task_t *task,
         return -1;
     }
 
-    began = sbx_command_clock(NULL);
+    began = sbx_trial_clock(NULL);
     n = sbx_wire_send(s->control, task, sizeof(sbx_task_t), fds, nfds,
                       MSG_DONTWAIT);
     sbx_command_cost(s, began);
@@ -102,26 +100,12 @@ sbx_command_socket_recv(sbx_session_t *s, sbx_record_t *record, int *fds,
         return -1;
     }
 
-    began = sbx_command_clock(NULL);
+    began = sbx_trial_clock(NULL);
     n = sbx_wire_recv_all(s->control, record, sizeof(sbx_record_t), fds, nfds,
                           MSG_DONTWAIT);
     sbx_command_cost(s, began);
 
     return n;
-}
-
-
-/* us of this thread. */
-
-static uint64_t
-sbx_command_clock(void *data)
-{
-    struct timespec  ts;
-
-    (void) data;
-    (void) clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-
-    return (uint64_t) ts.tv_sec * 1000000 + (uint64_t) ts.tv_nsec / 1000;
 }
 
 
@@ -132,7 +116,7 @@ sbx_command_cost(sbx_session_t *s, uint64_t began)
     uint64_t  took;
 
     err = errno;
-    took = sbx_command_clock(NULL) - began;
+    took = sbx_trial_clock(NULL) - began;
     slow = took >= SBX_CONTROL_SLOW;
     costly = 0;
 

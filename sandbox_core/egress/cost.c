@@ -23,7 +23,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 
@@ -73,9 +72,8 @@ sbx_eg_cost_close(sbx_egress_t *eg)
 static uint64_t
 sbx_eg_cost_waited(const sbx_egress_t *eg)
 {
-    char             buf[96], *end;
-    ssize_t          n;
-    struct timespec  ts;
+    char     buf[96], *end;
+    ssize_t  n;
 
     n = eg->waited > 0 ? pread(eg->waited, buf, sizeof(buf) - 1, 0) : -1;
 
@@ -85,10 +83,7 @@ sbx_eg_cost_waited(const sbx_egress_t *eg)
         return strtoull(end, NULL, 10) / 1000;
     }
 
-    (void) clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-
-    return sbx_now_us() - (uint64_t) ts.tv_sec * 1000000
-           - (uint64_t) ts.tv_nsec / 1000;
+    return sbx_now_us() - sbx_trial_clock(NULL);
 }
 
 

@@ -5,14 +5,13 @@
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
 
 static uint64_t sbx_costs_now(void *data);
-static uint64_t sbx_costs_own(void *data);
 static sbx_costs_of_t *sbx_costs_find(sbx_costs_t *costs,
     const char *session);
 static sbx_costs_of_t *sbx_costs_add(sbx_costs_t *costs, const char *session);
+static void sbx_costs_sweep(sbx_costs_t *costs, uint64_t now);
 static uint64_t sbx_costs_rank(const sbx_costs_of_t *of);
 static sbx_costs_verdict_t sbx_costs_judge(sbx_costs_t *costs,
     sbx_costs_of_t *of, uint64_t now, uint64_t took);
@@ -25,7 +24,7 @@ sbx_costs_open(sbx_costs_t *costs)
 {
     memset(costs, 0, sizeof(sbx_costs_t));
     costs->now = sbx_costs_now;
-    costs->probe.clock = sbx_costs_own;
+    costs->probe.clock = sbx_trial_clock;
     sbx_trial_probe_open(&costs->probe, 0);
 }
 
@@ -44,18 +43,6 @@ sbx_costs_now(void *data)
     (void) data;
 
     return sbx_now_us();
-}
-
-
-static uint64_t
-sbx_costs_own(void *data)
-{
-    struct timespec  ts;
-
-    (void) data;
-    (void) clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-
-    return (uint64_t) ts.tv_sec * 1000000 + (uint64_t) ts.tv_nsec / 1000;
 }
 
 
@@ -106,6 +93,35 @@ sbx_costs_add(sbx_costs_t *costs, const char *session)
 }
 
 
+/* Each call looks through the table, in which sessions that are gone, and
+ * those of whom nothing is to be remembered, are of no use. */
+
+static void
+sbx_costs_sweep(sbx_costs_t *costs, uint64_t now)
+{
+    unsigned         i;
+    uint64_t         last, kept;
+    sbx_costs_of_t  *of;
+
+    costs->swept = now;
+    i = 0;
+
+    while (i < costs->used) {
+        of = &costs->of[i];
+        last = sbx_costs_rank(of);
+        last = last > of->ended ? last : of->ended;
+        kept = SBX_COSTS_TRIAL + of->level * (uint64_t) SBX_COSTS_FORGET;
+
+        if (last < now && now - last > kept) {
+            *of = costs->of[--costs->used];
+
+        } else {
+            i++;
+        }
+    }
+}
+
+
 /* Whoever is left alone stays until that is over. */
 
 static uint64_t
@@ -123,6 +139,10 @@ sbx_costs_begin(sbx_costs_t *costs, const char *session,
 
     span->own = 0;
     span->at = costs->now(costs->data);
+
+    if (costs->used != 0 && span->at - costs->swept > SBX_COSTS_WINDOW) {
+        sbx_costs_sweep(costs, span->at);
+    }
 
     of = sbx_costs_find(costs, session);
 

@@ -56,6 +56,7 @@ typedef struct {
     uint64_t           (*now)(void *data);       /* us */
     void                *data;
     sbx_trial_probe_t    probe;
+    uint64_t             swept;          /* us */
     unsigned             used;
     sbx_costs_of_t       of[SBX_COSTS_SESSIONS];
 } sbx_costs_t;

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 
@@ -84,6 +85,18 @@ sbx_trial_probe_close(sbx_trial_probe_t *probe)
 
     probe->fds[0] = 0;
     probe->fds[1] = 0;
+}
+
+
+uint64_t
+sbx_trial_clock(void *data)
+{
+    struct timespec  ts;
+
+    (void) data;
+    (void) clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+
+    return (uint64_t) ts.tv_sec * 1000000 + (uint64_t) ts.tv_nsec / 1000;
 }
 
 

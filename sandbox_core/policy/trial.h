@@ -54,6 +54,9 @@ typedef enum {
 void sbx_trial_probe_open(sbx_trial_probe_t *probe, int packets);
 void sbx_trial_probe_close(sbx_trial_probe_t *probe);
 
+/* us of this thread: the clock of a probe; data is not looked at. */
+uint64_t sbx_trial_clock(void *data);
+
 void sbx_trial_begin(sbx_trial_t *trial);
 /* A call took so many us of the probe's clock, which was slow or not; a
  * control is slow with more than most at a stroke. */

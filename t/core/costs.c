@@ -325,6 +325,36 @@ check_table(void)
 
 /* With the clocks of the machine. */
 
+/* Calls do not look through sessions of which nothing is remembered. */
+
+static void
+check_swept(void)
+{
+    int   i;
+    char  name[16];
+
+    begin();
+
+    for (i = 0; i < SBX_COSTS_SESSIONS; i++) {
+        (void) snprintf(name, sizeof(name), "session%d", i);
+        (void) one(name, SLOW, 0);
+    }
+
+    (void) until_guilty("guilty", 1, 100);
+    is_int(costs.used, SBX_COSTS_SESSIONS, "a table that is full");
+
+    world.now += SBX_COSTS_TRIAL + SBX_COSTS_WINDOW;
+    (void) one("quick", CALL, 0);
+    is_int(costs.used, 1, "is not a minute after all that was slow");
+    ok(strcmp(costs.of[0].session, "guilty") == 0,
+       "but for who was left alone, and would be for longer");
+
+    world.now += 2 * (uint64_t) SBX_COSTS_FORGET;
+    (void) one("quick", CALL, 0);
+    is_int(costs.used, 0, "until that is forgotten");
+}
+
+
 static void
 check_open(void)
 {
@@ -354,6 +384,7 @@ main(void)
     check_room();
     check_controls();
     check_table();
+    check_swept();
     check_open();
 
     return done_testing();
