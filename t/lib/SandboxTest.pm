@@ -29,6 +29,7 @@ use Test::More;
 use Time::HiRes qw(time sleep);
 
 use SandboxTest::Connection;
+use SandboxTest::Log;
 use SandboxTest::Standalone;
 
 our $ROOT = abs_path(dirname(__FILE__) . '/../..');
@@ -840,6 +841,7 @@ sub finish {
     $self->{finished} = 1;
     ok(!@wrong, $o{name} // 'no alarm in the log, and nothing is left');
     diag($_) for @wrong;
+    SandboxTest::Log::tell_errors($self->log);
 
     $self->clean(scalar @wrong);
 

@@ -96,7 +96,7 @@ subtest '500 who follow' => sub {
 
         cmp_ok($got, '>=', 900_000, 'one has all of it once it reads');
         close $_ for @c;
-    }, worker => 64, init => 64);
+    }, worker => 80, init => 64);
 
     destroy($_) for @s[@sessions .. 3];
 };

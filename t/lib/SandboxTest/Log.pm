@@ -1,0 +1,29 @@
+package SandboxTest::Log;
+
+# What a server has logged, for whoever looks at a test that has failed.
+
+use strict;
+use warnings;
+
+use Test::More;
+
+use constant LINES => 30;
+
+
+# The last errors of a log, where anything has failed so far.
+
+sub tell_errors {
+    my ($log) = @_;
+
+    return if Test::More->builder->is_passing;
+
+    my @errors = grep { /\[(?:error|crit|alert|emerg)\]/ } split /\n/, $log;
+
+    splice @errors, 0, @errors - LINES if @errors > LINES;
+    diag("log: $_") for @errors;
+
+    return;
+}
+
+
+1;
