@@ -44,8 +44,9 @@ sub stall {
 
 sub stalls { return (unpack 'Q7', slurp($file))[4] }
 
-# Microseconds of so many in all that one use takes in such calls, or the
-# least: where sockets are slow, some of their calls are hit as elsewhere.
+# Microseconds of calls from one stall to the next: a part, of so many, of what
+# one use takes in them, and no fewer than the least.  So not each call is hit
+# where all of them are slow.
 
 sub share {
     my ($least, $parts, $use) = @_;
